@@ -1,0 +1,136 @@
+//! [`Workspace`]: the private folder, made and removed.
+//!
+//! Invariant: the folder is `0700`, its name can't be guessed, and everything under it is removed by
+//! [`Workspace::remove`] or, failing that, on drop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder};
+#[cfg(unix)]
+use cap_std::fs::DirBuilderExt;
+
+use super::guest_path::Area;
+use super::stage::ReadOnlyMount;
+use crate::audit::RunId;
+use crate::error::{Result, SkillRuntimeError};
+
+/// The folder behind `/workspace`, owned by one run.
+#[derive(Debug)]
+pub struct Workspace {
+    root: Dir,
+    /// The folder it lies in, and its name there: for removing it.
+    parent: Dir,
+    name: String,
+    /// Only for [`ambient_root`](Self::ambient_root).
+    path: PathBuf,
+    areas: [Dir; Area::ALL.len()],
+    pub(super) mounts: Vec<ReadOnlyMount>,
+    removed: Mutex<bool>,
+}
+
+impl Workspace {
+    /// Makes a new, empty workspace in the system's temporary folder.
+    ///
+    /// # Errors
+    /// [`Backend`](crate::ErrorKind::Backend) when the folder can't be made (no space, no permission).
+    pub fn create(run: RunId) -> Result<Self> {
+        Self::create_in(&std::env::temp_dir(), run)
+    }
+
+    /// Makes a new, empty workspace in `parent`, which must exist.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_in(parent: &Path, run: RunId) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            SkillRuntimeError::backend(
+                format!("could not make a workspace in {}; set TMPDIR to a folder with space", parent.display()),
+                error,
+            )
+            .operation("workspace")
+        };
+        let parent_dir = Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)?;
+        let name = format!("skillcell-{run}");
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        builder.mode(0o700);
+        parent_dir.create_dir_with(&name, &builder).map_err(failed)?;
+        let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()])> {
+            let root = parent_dir.open_dir(&name)?;
+            let open = |area: Area| {
+                root.create_dir(area.name())?;
+                root.open_dir(area.name())
+            };
+            let areas = [open(Area::Skill)?, open(Area::In)?, open(Area::Out)?, open(Area::Tmp)?, open(Area::Site)?];
+            Ok((root, areas))
+        };
+        match open_areas() {
+            Ok((root, areas)) => Ok(Self {
+                root,
+                path: parent.join(&name),
+                parent: parent_dir,
+                name,
+                areas,
+                mounts: Vec::new(),
+                removed: Mutex::new(false),
+            }),
+            Err(error) => {
+                // Nothing of use is in it yet.
+                let _ = parent_dir.remove_dir_all(&name);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The handle of one area's folder.
+    #[must_use]
+    pub fn area(&self, area: Area) -> &Dir {
+        &self.areas[area as usize]
+    }
+
+    /// The handle of the folder that holds the areas.
+    #[must_use]
+    pub fn root(&self) -> &Dir {
+        &self.root
+    }
+
+    /// Host folders that a runtime shows read-only inside `/workspace/in`, beside what was copied.
+    #[must_use]
+    pub fn mounts(&self) -> &[ReadOnlyMount] {
+        &self.mounts
+    }
+
+    /// The folder's path on the host, for an engine that insists on one (a preopen, a bind mount, a process's current
+    /// folder). Never show it to a guest or a model, and never open anything below it by name on the host's behalf.
+    #[must_use]
+    pub fn ambient_root(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the folder and everything in it. Idempotent.
+    ///
+    /// # Errors
+    /// [`Backend`](crate::ErrorKind::Backend) naming the folder, so that a person can remove it.
+    pub fn remove(&self) -> Result<()> {
+        let mut removed = self.removed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *removed {
+            return Ok(());
+        }
+        super::access::remove_tree(&self.parent, &self.name).map_err(|error| {
+            SkillRuntimeError::backend(format!("could not remove the workspace {}", self.path.display()), error)
+                .operation("cleanup")
+        })?;
+        *removed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            tracing::warn!(error = %error.chain().join(": "), "a workspace was left behind");
+        }
+    }
+}
