@@ -9,6 +9,7 @@ mod error;
 pub mod policy;
 pub mod runtime;
 pub mod skill;
+pub mod step;
 pub mod workspace;
 
 pub use backends::{builtin_registry, get_skill_runtime, list_skill_runtimes, register_skill_runtime};
@@ -17,4 +18,4 @@ pub use policy::{
     EnforcementReport, NetworkPolicy, RuntimeCapabilities, SandboxPolicy, assess_runtime_enforcement,
     parse_network_allowlist_from_allowed_tools, resolve_network_policy,
 };
-pub use runtime::{RuntimeRegistry, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle};
+pub use runtime::{RuntimeRegistry, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle, enforcement_table};

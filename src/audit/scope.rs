@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::{AuditEvent, AuditSink, Decision, Layer, RunId};
+use super::{AuditEvent, AuditSink, CLOSING_ACTION, Decision, Layer, RunId};
 use crate::error::Result;
 
 /// Denials of one run that are kept one by one; a guest that is refused a million times must not fill a disk. The
@@ -60,6 +60,16 @@ impl AuditScope {
         tracing::warn!(run = %self.run, ?layer, action, object = %clip(object), reason = %clip(reason), "denied");
         // The sink's error is counted in `lost`, which the step turns into a failure at the end.
         let _ = self.record(layer, Decision::Deny, action, object, reason);
+    }
+
+    /// Writes the closing event: the counts, so that a reader knows that nothing is missing and what was suppressed.
+    ///
+    /// # Errors
+    /// When the sink can't keep it.
+    pub fn close(&self) -> Result<()> {
+        let AuditSummary { events, denials, suppressed, lost } = self.summary();
+        let counts = format!("{events} events, {denials} denials, {suppressed} suppressed, {lost} lost");
+        self.record(Layer::Step, Decision::Allow, CLOSING_ACTION, "", &counts)
     }
 
     /// Counts so far.
@@ -119,7 +129,8 @@ fn clip(text: &str) -> String {
 
 fn escape_control(c: char) -> impl Iterator<Item = char> {
     // Bidirectional controls can make a log line read as something else.
-    let hidden = c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hidden =
+        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let escaped = hidden.then(|| c.escape_unicode());
     let plain = (!hidden).then_some(c);
     escaped.into_iter().flatten().chain(plain)

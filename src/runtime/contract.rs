@@ -10,7 +10,7 @@ use crate::audit::AuditScope;
 use crate::error::Result;
 use crate::policy::{EnforcementReport, RuntimeCapabilities, SandboxPolicy, assess_runtime_enforcement};
 use crate::skill::VerifiedSkill;
-use crate::workspace::{GuestEntry, GuestPath, Workspace};
+use crate::workspace::{GuestEntry, GuestPath, MountSupport, Workspace};
 
 /// A sandbox behind one contract. Implementations live in `backends/`, or with the embedder.
 ///
@@ -32,6 +32,12 @@ pub trait SkillRuntime: Send + Sync {
     /// What it does about this policy. Pure; asked before anything is created. Implementations don't override it.
     fn enforcement(&self, policy: &SandboxPolicy) -> EnforcementReport {
         assess_runtime_enforcement(self.name(), &self.capabilities(), policy)
+    }
+
+    /// Whether it can show host folders read-only inside `/workspace/in`. Where it can't, they are copied: the guest
+    /// sees the same, at another cost.
+    fn mount_support(&self) -> MountSupport {
+        MountSupport::None
     }
 
     /// Whether it can be used on this machine now, and if not what would help. Starts nothing, takes milliseconds.

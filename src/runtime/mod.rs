@@ -10,6 +10,7 @@ mod handle;
 mod output;
 mod registry;
 mod result;
+mod table;
 
 pub use command::{RunCommand, RuntimeConfig, Stdin};
 pub use contract::{Availability, PrepareContext, Progress, SilentProgress, SkillRuntime};
@@ -17,3 +18,4 @@ pub use handle::SkillRuntimeHandle;
 pub use output::{CapturedOutput, OutputCapture, OutputSink, Stream};
 pub use registry::{RuntimeFactory, RuntimeRegistry};
 pub use result::{RuntimeRunResult, Termination, Trap, Usage};
+pub use table::{EnforcementTable, enforcement_table};

@@ -1,0 +1,6 @@
+//! One file a verb.
+
+pub(crate) mod audit;
+pub(crate) mod completions;
+pub(crate) mod run;
+pub(crate) mod runtimes;

@@ -1,0 +1,90 @@
+//! What a caller asks for, as given. Nothing here is checked yet; [`StepPlan`](super::StepPlan) does that once.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::policy::{EnforcementMode, EnvVars, Limits, OutMode};
+use crate::runtime::Stdin;
+use crate::skill::{SkillSource, TrustPolicy};
+use crate::workspace::{Input, Overwrite};
+
+/// One run of one script of a skill. Field names are CARL's where CARL has the field.
+///
+/// ```
+/// use skillcell::skill::SkillSource;
+/// use skillcell::step::AgentSkillStepConfig;
+/// let mut config = AgentSkillStepConfig::new(SkillSource::Script("report.wasm".into()));
+/// config.runtime = "wasm".to_owned();
+/// config.args = vec!["--title".to_owned(), "Q3".to_owned()];
+/// ```
+#[derive(Debug, Clone)]
+pub struct AgentSkillStepConfig {
+    /// What to run.
+    pub skill: SkillSource,
+    /// Which script of the skill, as a path inside it. Not needed when the source is one script, or when the skill has
+    /// just one.
+    pub script_name: Option<String>,
+    /// Arguments for the script, passed word by word; no shell sees them.
+    pub args: Vec<String>,
+    /// The runtime's registered name.
+    pub runtime: String,
+    /// Options of the runtime, plus CARL's `network` and `network_allowlist`.
+    pub runtime_config: Map<String, Value>,
+    /// Files and folders for `/workspace/in`.
+    pub inputs: Vec<Input>,
+    /// Environment variables beside the fixed ones.
+    pub env: EnvVars,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// Limits.
+    pub limits: Limits,
+    /// What is demanded of the skill's bytes.
+    pub trust_policy: TrustPolicy,
+    /// Whether a control that the runtime can't enforce refuses the run.
+    pub enforcement: EnforcementMode,
+    /// What the guest may do in `/workspace/out`.
+    pub out_mode: OutMode,
+    /// Which results are kept: shell patterns on the path inside `/workspace/out`; `*` crosses `/`.
+    pub output_files_glob: Vec<String>,
+    /// Where results go.
+    pub output: OutputDelivery,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OutputDelivery {
+    /// They stay with the result, in memory where they are small; see [`StepResult`](super::StepResult).
+    #[default]
+    InResult,
+    /// They are copied to a folder, made if missing.
+    Folder {
+        /// The folder on this machine.
+        path: PathBuf,
+        /// Whether files that are there may be replaced.
+        overwrite: Overwrite,
+    },
+}
+
+impl AgentSkillStepConfig {
+    /// A step with every default: runtime `wasm`, no network, no inputs, strict enforcement, all results kept.
+    #[must_use]
+    pub fn new(skill: SkillSource) -> Self {
+        Self {
+            skill,
+            script_name: None,
+            args: Vec::new(),
+            runtime: "wasm".to_owned(),
+            runtime_config: Map::new(),
+            inputs: Vec::new(),
+            env: EnvVars::default(),
+            stdin: Stdin::Closed,
+            limits: Limits::default(),
+            trust_policy: TrustPolicy::default(),
+            enforcement: EnforcementMode::default(),
+            out_mode: OutMode::default(),
+            output_files_glob: vec!["*".to_owned()],
+            output: OutputDelivery::default(),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The flow, top to bottom: plan, trust, gate, workspace, stage, prepare, run, collect, cleanup, result.
+//!
+//! The order is a security property. Nothing exists before the gate; nothing runs before its bytes are verified;
+//! nothing is collected while the guest lives; cleanup happens on every way out, also when the future is dropped.
+//! No branch here depends on which runtime it is.
+
+use std::sync::Arc;
+
+use super::config::{AgentSkillStepConfig, OutputDelivery};
+use super::plan::StepPlan;
+use super::result::{DeliveredOutput, StepResult};
+use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::EnforcementReport;
+use crate::runtime::{
+    OutputSink, PrepareContext, Progress, RuntimeRegistry, RuntimeRunResult, SilentProgress, SkillRuntime,
+    SkillRuntimeHandle,
+};
+use crate::skill::VerifiedSkill;
+use crate::workspace::{Collected, SkippedOutput, Workspace};
+
+/// What a step runs with: the runtimes there are, and who listens.
+#[derive(Clone)]
+pub struct StepContext {
+    /// The runtimes.
+    pub registry: RuntimeRegistry,
+    /// Keeps audit events.
+    pub audit: Arc<dyn AuditSink>,
+    /// Hears about slow work.
+    pub progress: Arc<dyn Progress>,
+    /// Hears the script's output while it runs.
+    pub sink: Option<Arc<dyn OutputSink>>,
+}
+
+impl StepContext {
+    /// A context in which nobody listens.
+    #[must_use]
+    pub fn new(registry: RuntimeRegistry) -> Self {
+        Self { registry, audit: Arc::new(NullSink), progress: Arc::new(SilentProgress), sink: None }
+    }
+}
+
+/// Runs one step to its end.
+///
+/// A script that fails, traps or hits a limit gives a [`StepResult`]. Dropping the future ends the script and removes
+/// everything that was made for it.
+///
+/// # Errors
+/// When the configuration is wrong, the skill isn't what was pinned, the runtime can't enforce the policy, or the
+/// sandbox itself failed. [`SkillRuntimeError::failed_operation`] names the step of the flow.
+///
+/// ```no_run
+/// # async fn example() -> skillcell::Result<()> {
+/// use skillcell::skill::SkillSource;
+/// use skillcell::step::{AgentSkillStepConfig, StepContext, execute};
+/// let config = AgentSkillStepConfig::new(SkillSource::Script("report.wasm".into()));
+/// let result = execute(config, &StepContext::new(skillcell::builtin_registry())).await?;
+/// println!("{}: {}", result.run.termination, result.run.stdout.text());
+/// # Ok(()) }
+/// ```
+pub async fn execute(config: AgentSkillStepConfig, context: &StepContext) -> Result<StepResult> {
+    let plan = StepPlan::new(config, &context.registry)?;
+    let audit = AuditScope::new(RunId::random()?, plan.runtime.name(), context.audit.clone());
+    audit.allow(Layer::Step, "plan", plan.runtime.name(), "")?;
+    let result = flow(plan, context, &audit).await;
+    let outcome = match &result {
+        Ok(result) => result.run.termination.to_string(),
+        Err(error) => format!("{}: {}", error.kind(), error.failed_operation()),
+    };
+    let closed = audit.allow(Layer::Step, "result", &outcome, "").and_then(|()| audit.close());
+    let mut result = match (result, closed) {
+        (Ok(result), Ok(())) => result,
+        (Ok(_), Err(error)) => return Err(error),
+        (Err(error), Ok(())) => return Err(error),
+        (Err(error), Err(audit)) => return Err(error.with_cleanup(audit)),
+    };
+    result.audit = audit.summary();
+    if result.audit.lost > 0 {
+        return Err(SkillRuntimeError::new(
+            ErrorKind::Backend,
+            format!(
+                "the script ran, but {} audit events could not be kept; its results are not trusted",
+                result.audit.lost
+            ),
+        )
+        .operation("audit"));
+    }
+    Ok(result)
+}
+
+/// The flow after the plan.
+async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Result<StepResult> {
+    let run_id = audit.run();
+
+    // The gate comes before the skill is read: it costs nothing and needs only the policy.
+    let report = gate(&plan, audit)?;
+
+    let plan = Arc::new(plan);
+    let skill = {
+        let (plan, audit) = (plan.clone(), audit.clone());
+        blocking(move || VerifiedSkill::verify(&plan.skill, &plan.trust, &audit)).await?
+    };
+    let mut command = plan.command(&skill)?;
+    command.sink = context.sink.clone();
+
+    let skill = Arc::new(skill);
+    let workspace = {
+        let (plan, skill) = (plan.clone(), skill.clone());
+        blocking(move || stage(&plan, &skill, run_id)).await.map_err(|error| error.operation("stage"))?
+    };
+    audit.allow(Layer::Files, "stage", skill.name(), "")?;
+
+    let prepared = {
+        let prepare = PrepareContext {
+            policy: &plan.policy,
+            config: &plan.runtime_config,
+            audit,
+            progress: context.progress.as_ref(),
+        };
+        plan.runtime.prepare(&skill, workspace.clone(), &prepare).await
+    };
+    context.progress.done();
+    let handle = match prepared {
+        Ok(handle) => handle,
+        Err(error) => return Err(removing(&workspace, error.operation("prepare"))),
+    };
+    let sandbox = Sandbox::new(plan.runtime.clone(), handle);
+
+    let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit).await;
+    context.progress.done();
+    let cleaned = sandbox.close(&workspace).await;
+    let (run, outputs, skipped) = match (outcome, cleaned) {
+        (Ok(outcome), Ok(())) => outcome,
+        (Ok(_), Err(cleanup)) => return Err(cleanup),
+        (Err(error), Ok(())) => return Err(error),
+        (Err(error), Err(cleanup)) => return Err(error.with_cleanup(cleanup)),
+    };
+    Ok(StepResult {
+        run_id,
+        runtime: plan.runtime.name().to_owned(),
+        skill_digest: skill.digest().to_owned(),
+        run,
+        outputs,
+        skipped,
+        enforcement: report,
+        audit: audit.summary(),
+    })
+}
+
+/// Compares what is asked with what the runtime does about it; refuses, or records what is missing.
+fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<EnforcementReport> {
+    let report = plan.runtime.enforcement(&plan.policy);
+    let gaps = report.gaps().iter().map(|gap| gap.as_str()).collect::<Vec<_>>().join(", ");
+    match report.gate() {
+        Ok(()) if gaps.is_empty() => {
+            audit.allow(Layer::Policy, "gate", plan.runtime.name(), "every requested control is enforced")?
+        }
+        Ok(()) => audit.allow(
+            Layer::Policy,
+            "gate",
+            plan.runtime.name(),
+            &format!("the caller accepts that these are not enforced: {gaps}"),
+        )?,
+        Err(error) => {
+            audit.deny(Layer::Policy, "gate", plan.runtime.name(), &format!("not enforced: {gaps}"));
+            return Err(error);
+        }
+    }
+    Ok(report)
+}
+
+/// Makes the workspace and puts the skill and the inputs in.
+fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Workspace>> {
+    let mut workspace = Workspace::create(run)?;
+    workspace.stage_tree(crate::workspace::Area::Skill, skill.tree())?;
+    workspace.stage_inputs(&plan.inputs, plan.runtime.mount_support())?;
+    Ok(Arc::new(workspace))
+}
+
+type Outcome = (RuntimeRunResult, Vec<DeliveredOutput>, Vec<SkippedOutput>);
+
+async fn run_and_collect(
+    plan: &Arc<StepPlan>,
+    handle: &SkillRuntimeHandle,
+    command: &crate::runtime::RunCommand,
+    workspace: &Arc<Workspace>,
+    audit: &AuditScope,
+) -> Result<Outcome> {
+    audit.allow(Layer::Runtime, "run", command.program(), "")?;
+    let run = plan.runtime.run(handle, command).await.map_err(|error| error.operation("run"))?;
+    plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
+    let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
+    let (outputs, skipped) =
+        blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))?;
+    Ok((run, outputs, skipped))
+}
+
+/// Takes the results out, to where the caller wants them.
+fn collect(
+    plan: &StepPlan,
+    workspace: &Workspace,
+    audit: &AuditScope,
+) -> Result<(Vec<DeliveredOutput>, Vec<SkippedOutput>)> {
+    let collected = workspace.collect(&plan.collect, audit)?;
+    let copied_to = |file: &crate::workspace::OutputFile| match &plan.output {
+        OutputDelivery::InResult => None,
+        OutputDelivery::Folder { path, .. } => Some(path.join(&file.path)),
+    };
+    if let OutputDelivery::Folder { path, overwrite } = &plan.output {
+        collected.export(workspace, path, *overwrite)?;
+    }
+    let Collected { files, skipped, .. } = &collected;
+    let outputs = files
+        .iter()
+        .map(|file| {
+            let content = match plan.output {
+                OutputDelivery::InResult => collected.content(&file.path),
+                OutputDelivery::Folder { .. } => None,
+            };
+            DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
+        })
+        .collect();
+    Ok((outputs, skipped.clone()))
+}
+
+/// Removes the workspace on the way out with an error, keeping both errors.
+fn removing(workspace: &Workspace, error: SkillRuntimeError) -> SkillRuntimeError {
+    match workspace.remove() {
+        Ok(()) => error,
+        Err(cleanup) => error.with_cleanup(cleanup),
+    }
+}
+
+/// A prepared sandbox that is cleaned up on every way out.
+struct Sandbox {
+    runtime: Arc<dyn SkillRuntime>,
+    handle: Option<SkillRuntimeHandle>,
+}
+
+impl Sandbox {
+    fn new(runtime: Arc<dyn SkillRuntime>, handle: SkillRuntimeHandle) -> Self {
+        Self { runtime, handle: Some(handle) }
+    }
+
+    #[expect(clippy::expect_used, reason = "the handle is taken only by close and drop, which consume the sandbox")]
+    fn handle(&self) -> &SkillRuntimeHandle {
+        self.handle.as_ref().expect("the sandbox is open")
+    }
+
+    /// Ends the sandbox, then removes the workspace.
+    async fn close(mut self, workspace: &Workspace) -> Result<()> {
+        let cleaned = match &self.handle {
+            Some(handle) => self.runtime.cleanup(handle).await,
+            None => Ok(()),
+        };
+        // Taken only now: if this future is dropped while cleanup runs, `drop` starts it again.
+        self.handle = None;
+        match (cleaned, workspace.remove()) {
+            (Ok(()), removed) => removed,
+            (Err(error), Ok(())) => Err(error.operation("cleanup")),
+            (Err(error), Err(removing)) => Err(error.operation("cleanup").with_cleanup(removing)),
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    /// The future was dropped: the guest must die all the same. Runtimes end the run when its own future is dropped;
+    /// what is left is what `prepare` made.
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        let runtime = self.runtime.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(executor) => {
+                executor.spawn(async move {
+                    if let Err(error) = runtime.cleanup(&handle).await {
+                        tracing::warn!(error = %error.chain().join(": "), "cleanup after a cancelled run failed");
+                    }
+                });
+            }
+            Err(_) => tracing::warn!("a run was dropped outside its executor; its sandbox is swept at the next start"),
+        }
+    }
+}
+
+/// Runs file work off the executor's threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => {
+            Err(SkillRuntimeError::new(ErrorKind::Internal, "file work ended unexpectedly; please report it")
+                .caused_by(error))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Every string of a step's configuration, parsed once; what comes out needs no second look.
+
+use std::sync::Arc;
+
+use super::command::command_for_script;
+use super::config::{AgentSkillStepConfig, OutputDelivery};
+use crate::error::{Result, SkillRuntimeError};
+use crate::policy::{NetworkPolicy, SandboxPolicy, resolve_network_policy};
+use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin};
+use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
+use crate::workspace::{CollectRules, Input};
+
+/// Keys of `runtime_config` that belong to the policy, not to a runtime.
+const POLICY_KEYS: [&str; 2] = ["network", "network_allowlist"];
+
+/// A step whose configuration was checked: the runtime exists and accepts its options, the policy is complete, the
+/// patterns compile. Nothing was read or created yet.
+pub struct StepPlan {
+    pub(super) runtime: Arc<dyn SkillRuntime>,
+    pub(super) runtime_config: RuntimeConfig,
+    pub(super) policy: SandboxPolicy,
+    pub(super) skill: SkillSource,
+    pub(super) trust: TrustPolicy,
+    pub(super) inputs: Vec<Input>,
+    pub(super) collect: CollectRules,
+    pub(super) output: OutputDelivery,
+    script_name: Option<String>,
+    args: Vec<String>,
+    env: crate::policy::EnvVars,
+    stdin: Stdin,
+}
+
+impl StepPlan {
+    /// Checks a configuration against the runtimes there are.
+    ///
+    /// # Errors
+    /// [`UnknownRuntime`](crate::ErrorKind::UnknownRuntime), or [`InvalidConfig`](crate::ErrorKind::InvalidConfig)
+    /// naming the field, the value and what is accepted.
+    pub fn new(config: AgentSkillStepConfig, registry: &RuntimeRegistry) -> Result<Self> {
+        Self::checked(config, registry).map_err(|error| error.operation("plan"))
+    }
+
+    fn checked(config: AgentSkillStepConfig, registry: &RuntimeRegistry) -> Result<Self> {
+        let runtime = registry.get(&config.runtime)?;
+        let network = resolve_network_policy(&config.runtime_config, None, NetworkPolicy::None)?;
+        let mut options = config.runtime_config;
+        options.retain(|key, _| !POLICY_KEYS.contains(&key.as_str()));
+        let runtime_config = RuntimeConfig::new(options);
+        runtime.check_config(&runtime_config)?;
+        config.limits.validate()?;
+        let collect = CollectRules::new(&config.output_files_glob)?;
+        // Checked here although the program isn't known yet: a NUL in an argument needs no file to be read.
+        RunCommand::new(std::iter::once("program".to_owned()).chain(config.args.iter().cloned()))?;
+        if config.script_name.as_deref().is_some_and(str::is_empty) {
+            return Err(SkillRuntimeError::invalid(
+                "script_name is empty; name a script inside the skill, or leave it out",
+            ));
+        }
+        Ok(Self {
+            runtime,
+            runtime_config,
+            policy: SandboxPolicy { network, limits: config.limits, out: config.out_mode, mode: config.enforcement },
+            skill: config.skill,
+            trust: config.trust_policy,
+            inputs: config.inputs,
+            collect,
+            output: config.output,
+            script_name: config.script_name,
+            args: config.args,
+            env: config.env,
+            stdin: config.stdin,
+        })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &SandboxPolicy {
+        &self.policy
+    }
+
+    /// The command that runs the plan's script of a verified skill.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) when the script isn't in the skill;
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when it must be named, or when nothing says what runs it.
+    pub fn command(&self, skill: &VerifiedSkill) -> Result<RunCommand> {
+        let mut command = command_for_script(skill, self.script_name.as_deref(), &self.args)?;
+        command.env = self.env.clone();
+        command.stdin = self.stdin.clone();
+        Ok(command)
+    }
+}
+
+impl std::fmt::Debug for StepPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepPlan")
+            .field("runtime", &self.runtime.name())
+            .field("policy", &self.policy)
+            .field("skill", &self.skill)
+            .finish_non_exhaustive()
+    }
+}

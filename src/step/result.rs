@@ -1,0 +1,42 @@
+//! What came of a step.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::audit::{AuditSummary, RunId};
+use crate::policy::EnforcementReport;
+use crate::runtime::RuntimeRunResult;
+use crate::workspace::{OutputFile, SkippedOutput};
+
+/// What came of a step that ran to its end: the run's result, the files it left, what was really enforced.
+#[derive(Debug)]
+pub struct StepResult {
+    /// The run, as it stands in the audit trail.
+    pub run_id: RunId,
+    /// The runtime's name.
+    pub runtime: String,
+    /// The digest of the skill's whole tree.
+    pub skill_digest: String,
+    /// How the script ended and what it wrote on its streams.
+    pub run: RuntimeRunResult,
+    /// The files it left in `/workspace/out`, sorted by path.
+    pub outputs: Vec<DeliveredOutput>,
+    /// What it left there that was not taken: links, special files, too much.
+    pub skipped: Vec<SkippedOutput>,
+    /// What was really enforced.
+    pub enforcement: EnforcementReport,
+    /// Counts of the audit trail.
+    pub audit: AuditSummary,
+}
+
+/// One result file and where its content is now.
+#[derive(Debug, Clone)]
+pub struct DeliveredOutput {
+    /// Path, size, digest, media type.
+    pub file: OutputFile,
+    /// The content, when it was to stay with the result and the results together are small enough.
+    pub content: Option<Bytes>,
+    /// The copy on this machine, when a folder was named.
+    pub copied_to: Option<PathBuf>,
+}
