@@ -77,7 +77,10 @@ mod tests {
 
     #[test]
     fn finds_domains_in_every_spelling_carl_knows() {
-        assert_eq!(parse("WebFetch(domain:b.com) webfetch(DOMAIN: a.com ) WebFetch ( domain : c.com)"), ["a.com", "b.com", "c.com"]);
+        assert_eq!(
+            parse("WebFetch(domain:b.com) webfetch(DOMAIN: a.com ) WebFetch ( domain : c.com)"),
+            ["a.com", "b.com", "c.com"]
+        );
         assert_eq!(parse("WebFetch(domain:API.x.com)WebFetch(domain:API.x.com)"), ["API.x.com"]);
         let list = AllowedTools::from(vec!["Read".to_owned(), "WebFetch(domain:".to_owned(), "x.com)".to_owned()]);
         assert_eq!(parse_network_allowlist_from_allowed_tools(Some(&list)), ["x.com"]);
@@ -86,7 +89,17 @@ mod tests {
     #[test]
     fn gives_nothing_for_what_is_no_domain() {
         assert_eq!(parse_network_allowlist_from_allowed_tools(None), Vec::<String>::new());
-        for text in ["", "WebFetch", "WebFetch()", "WebFetch(domain:)", "WebFetch(domain:a b)", "WebFetch(domain:a", "WebFetch(dömain:x)", "MyWebFetch(domain:x)", "WebFetch(url:x)"] {
+        for text in [
+            "",
+            "WebFetch",
+            "WebFetch()",
+            "WebFetch(domain:)",
+            "WebFetch(domain:a b)",
+            "WebFetch(domain:a",
+            "WebFetch(dömain:x)",
+            "MyWebFetch(domain:x)",
+            "WebFetch(url:x)",
+        ] {
             assert_eq!(parse(text), Vec::<String>::new(), "{text}");
         }
     }

@@ -355,7 +355,10 @@ mod tests {
         assert!(!report.network_enforced());
         let error = report.gate().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PolicyUnenforceable);
-        assert!(error.to_string().starts_with("runtime 'wasm' can't enforce what was asked: network (unsupported);"), "{error}");
+        assert!(
+            error.to_string().starts_with("runtime 'wasm' can't enforce what was asked: network (unsupported);"),
+            "{error}"
+        );
         policy.mode = EnforcementMode::BestEffort;
         assess_runtime_enforcement("wasm", &STRONG, &policy).gate().unwrap();
     }
@@ -365,7 +368,11 @@ mod tests {
         for (network, expected) in
             [(NetworkPolicy::None, true), (NetworkPolicy::Allowlist, false), (NetworkPolicy::Host, false)]
         {
-            assert_eq!(assess_runtime_enforcement("x", &STRONG, &policy(network)).network_enforced(), expected, "{network}");
+            assert_eq!(
+                assess_runtime_enforcement("x", &STRONG, &policy(network)).network_enforced(),
+                expected,
+                "{network}"
+            );
         }
     }
 }

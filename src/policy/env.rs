@@ -28,7 +28,10 @@ impl EnvVars {
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) -> Result<()> {
         let (name, value) = (name.into(), value.into());
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(SkillRuntimeError::invalid(format!("invalid sandbox environment variable: '{}'", name.escape_debug())));
+            return Err(SkillRuntimeError::invalid(format!(
+                "invalid sandbox environment variable: '{}'",
+                name.escape_debug()
+            )));
         }
         self.0.insert(name, value);
         let bytes: usize = self.0.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
@@ -46,8 +49,9 @@ impl EnvVars {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) when there is no `=`, or for a bad name or value.
     pub fn set_pair(&mut self, pair: &str) -> Result<()> {
         // The text may hold a secret, so the message can't quote it.
-        let (name, value) =
-            pair.split_once('=').ok_or_else(|| SkillRuntimeError::invalid("an environment variable is given as NAME=VALUE"))?;
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| SkillRuntimeError::invalid("an environment variable is given as NAME=VALUE"))?;
         self.set(name, value)
     }
 

@@ -117,9 +117,30 @@ mod tests {
         let long_label = "a".repeat(64);
         let long_name = ["abcdefgh"; 29].join(".");
         for given in [
-            "", " ", ".", "a..", "a..b", "https://a.com", "a.com/x", "*.a.com", "*", "a.com:443", "[::1]", "fe80::1%eth0",
-            "a b.com", "a\0b.com", "a\tb", "1.2.3", "1.2.3.4.5", "999.1.1.1", "-a.com", "a-.com", "a_b.com", "a@b.com",
-            &long_label, &long_name,
+            "",
+            " ",
+            ".",
+            "a..",
+            "a..b",
+            "https://a.com",
+            "a.com/x",
+            "*.a.com",
+            "*",
+            "a.com:443",
+            "[::1]",
+            "fe80::1%eth0",
+            "a b.com",
+            "a\0b.com",
+            "a\tb",
+            "1.2.3",
+            "1.2.3.4.5",
+            "999.1.1.1",
+            "-a.com",
+            "a-.com",
+            "a_b.com",
+            "a@b.com",
+            &long_label,
+            &long_name,
         ] {
             let error = normalize_network_host(given).unwrap_err();
             assert_eq!(

@@ -105,7 +105,9 @@ impl Limits {
         ];
         for (name, value, low, high) in ranges {
             if value < low || value > high {
-                return Err(SkillRuntimeError::invalid(format!("{name} must be between {low} and {high}, got {value}")));
+                return Err(SkillRuntimeError::invalid(format!(
+                    "{name} must be between {low} and {high}, got {value}"
+                )));
             }
         }
         Ok(())
@@ -178,7 +180,9 @@ mod tests {
 
     #[test]
     fn sizes_and_durations_in_the_forms_people_type() {
-        for (text, bytes) in [("0", 0), ("65536", 65536), ("64K", 65536), ("64 KiB", 65536), ("1.5k", 1536), ("2G", 2 << 30)] {
+        for (text, bytes) in
+            [("0", 0), ("65536", 65536), ("64K", 65536), ("64 KiB", 65536), ("1.5k", 1536), ("2G", 2 << 30)]
+        {
             assert_eq!(parse_size(text).unwrap_or_else(|e| panic!("{text}: {e}")), bytes, "{text}");
         }
         for text in ["", "M", "-1", "1e9", "1Q", "0.3", "nan", "inf", "1M1", "9999999999999T"] {
@@ -195,7 +199,10 @@ mod tests {
     #[test]
     fn validation_names_the_limit() {
         let limits = Limits { wall_time: Duration::ZERO, ..Limits::default() };
-        assert_eq!(limits.validate().unwrap_err().to_string(), "timeout must be more than zero and at most 24h, got 0ns");
+        assert_eq!(
+            limits.validate().unwrap_err().to_string(),
+            "timeout must be more than zero and at most 24h, got 0ns"
+        );
         let limits = Limits { memory: 1, ..Limits::default() };
         assert_eq!(
             limits.validate().unwrap_err().to_string(),

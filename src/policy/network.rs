@@ -127,7 +127,8 @@ pub fn resolve_network_policy(
 /// The entries of `network_allowlist`, trimmed, empties dropped. Only strings count: CARL turned numbers and maps
 /// into text, which can only be a mistake.
 fn listed_hosts(value: Option<&Value>) -> Result<Vec<String>> {
-    let not_a_list = || SkillRuntimeError::invalid("runtime_config['network_allowlist'] must be a list of host strings.");
+    let not_a_list =
+        || SkillRuntimeError::invalid("runtime_config['network_allowlist'] must be a list of host strings.");
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(entries)) => entries
@@ -148,21 +149,26 @@ mod tests {
     fn resolve(config: Value, tools: Option<&str>) -> Result<(NetworkPolicy, Vec<String>)> {
         let tools = tools.map(AllowedTools::from);
         let config = config.as_object().cloned().unwrap_or_default();
-        resolve_network_policy(&config, tools.as_ref(), NetworkPolicy::None).map(|network| (network.policy, network.allowlist))
+        resolve_network_policy(&config, tools.as_ref(), NetworkPolicy::None)
+            .map(|network| (network.policy, network.allowlist))
     }
 
     #[test]
     fn carls_rule() {
         assert_eq!(resolve(json!({}), None).unwrap(), (NetworkPolicy::None, vec![]));
-        assert_eq!(resolve(json!({"network": "host"}), Some("WebFetch(domain:a.com)")).unwrap(), (NetworkPolicy::Host, vec![]));
         assert_eq!(
-            resolve(json!({"network": "allowlist", "network_allowlist": [" B.com ", "", "a.com", "a.com"]}), Some("WebFetch(domain:c.com)")).unwrap(),
+            resolve(json!({"network": "host"}), Some("WebFetch(domain:a.com)")).unwrap(),
+            (NetworkPolicy::Host, vec![])
+        );
+        assert_eq!(
+            resolve(
+                json!({"network": "allowlist", "network_allowlist": [" B.com ", "", "a.com", "a.com"]}),
+                Some("WebFetch(domain:c.com)")
+            )
+            .unwrap(),
             (NetworkPolicy::Allowlist, vec!["a.com".into(), "b.com".into(), "c.com".into()])
         );
-        assert_eq!(
-            resolve(json!({"network": "allowlist"}), Some("WebFetch(domain:c.com)")).unwrap().1,
-            ["c.com"]
-        );
+        assert_eq!(resolve(json!({"network": "allowlist"}), Some("WebFetch(domain:c.com)")).unwrap().1, ["c.com"]);
     }
 
     #[test]
@@ -170,11 +176,26 @@ mod tests {
         for (config, message) in [
             (json!({"network": "bad"}), "Unknown network policy 'bad'. Valid options: 'none', 'allowlist', 'host'."),
             (json!({"network": null}), "Unknown network policy null. Valid options: 'none', 'allowlist', 'host'."),
-            (json!({"network": "allowlist", "network_allowlist": "a.com"}), "runtime_config['network_allowlist'] must be a list of host strings."),
-            (json!({"network": "allowlist", "network_allowlist": [1]}), "runtime_config['network_allowlist'] must be a list of host strings."),
-            (json!({"network": "allowlist"}), "invalid network allowlist: a managed network allowlist must contain at least one host"),
-            (json!({"network": "allowlist", "network_allowlist": ["a:1"]}), "invalid network allowlist: network allowlist entries must be exact hostnames or IPs: 'a:1'"),
-            (json!({"network_allowlist": ["a.com"]}), "runtime_config['network_allowlist'] is given but the network policy is 'none'; set 'network' to 'allowlist' or remove the list"),
+            (
+                json!({"network": "allowlist", "network_allowlist": "a.com"}),
+                "runtime_config['network_allowlist'] must be a list of host strings.",
+            ),
+            (
+                json!({"network": "allowlist", "network_allowlist": [1]}),
+                "runtime_config['network_allowlist'] must be a list of host strings.",
+            ),
+            (
+                json!({"network": "allowlist"}),
+                "invalid network allowlist: a managed network allowlist must contain at least one host",
+            ),
+            (
+                json!({"network": "allowlist", "network_allowlist": ["a:1"]}),
+                "invalid network allowlist: network allowlist entries must be exact hostnames or IPs: 'a:1'",
+            ),
+            (
+                json!({"network_allowlist": ["a.com"]}),
+                "runtime_config['network_allowlist'] is given but the network policy is 'none'; set 'network' to 'allowlist' or remove the list",
+            ),
         ] {
             assert_eq!(resolve(config, None).unwrap_err().to_string(), message);
         }

@@ -54,7 +54,9 @@ impl RunCommand {
             return Err(SkillRuntimeError::invalid("a command needs a program as its first word"));
         }
         if let Some(index) = argv.iter().position(|argument| argument.contains('\0')) {
-            return Err(SkillRuntimeError::invalid(format!("argument {index} contains a NUL byte, which no program can receive")));
+            return Err(SkillRuntimeError::invalid(format!(
+                "argument {index} contains a NUL byte, which no program can receive"
+            )));
         }
         let bytes: usize = argv.iter().map(|argument| argument.len() + 1).sum();
         if argv.len() > MAX_ARGUMENTS || bytes > MAX_ARGUMENT_BYTES {
@@ -82,7 +84,11 @@ impl RunCommand {
 
 impl std::fmt::Debug for RunCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunCommand").field("argv", &self.argv).field("env", &self.env).field("cwd", &self.cwd).finish_non_exhaustive()
+        f.debug_struct("RunCommand")
+            .field("argv", &self.argv)
+            .field("env", &self.env)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
     }
 }
 
@@ -126,7 +132,9 @@ impl RuntimeConfig {
         match self.0.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(SkillRuntimeError::invalid(format!("runtime_config['{key}'] must be a string, got {other}"))),
+            Some(other) => {
+                Err(SkillRuntimeError::invalid(format!("runtime_config['{key}'] must be a string, got {other}")))
+            }
         }
     }
 
@@ -138,7 +146,9 @@ impl RuntimeConfig {
         match self.0.get(key) {
             None => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
-            Some(other) => Err(SkillRuntimeError::invalid(format!("runtime_config['{key}'] must be true or false, got {other}"))),
+            Some(other) => {
+                Err(SkillRuntimeError::invalid(format!("runtime_config['{key}'] must be true or false, got {other}")))
+            }
         }
     }
 

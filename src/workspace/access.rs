@@ -65,7 +65,10 @@ impl Workspace {
         let file = open_file_nofollow(&folder, name, path)?;
         let size = file.metadata().map_err(|error| io_error(path, error))?.len();
         let over = || {
-            SkillRuntimeError::new(ErrorKind::LimitExceeded, format!("'{path}' is larger than the {limit} bytes that may be read"))
+            SkillRuntimeError::new(
+                ErrorKind::LimitExceeded,
+                format!("'{path}' is larger than the {limit} bytes that may be read"),
+            )
         };
         if size > limit {
             return Err(over());
@@ -96,7 +99,10 @@ impl Workspace {
         }
         let parts: Vec<&str> = inside.split('/').filter(|part| *part != ".").collect();
         let Some((name, parents)) = parts.split_last() else {
-            return Err(SkillRuntimeError::new(ErrorKind::PathDenied, format!("'{path}' is a folder; name a file in it")));
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PathDenied,
+                format!("'{path}' is a folder; name a file in it"),
+            ));
         };
         let mut folder = self.area(area).try_clone().map_err(|error| io_error(path, error))?;
         for part in parents {
@@ -179,7 +185,9 @@ pub(super) fn open_file_nofollow(folder: &Dir, name: &str, path: &GuestPath) -> 
     let kind = EntryKind::of(file.metadata().map_err(|error| io_error(path, error))?.file_type());
     match kind {
         EntryKind::File => Ok(file),
-        EntryKind::Folder => Err(SkillRuntimeError::new(ErrorKind::PathDenied, format!("'{path}' is a folder, not a file"))),
+        EntryKind::Folder => {
+            Err(SkillRuntimeError::new(ErrorKind::PathDenied, format!("'{path}' is a folder, not a file")))
+        }
         EntryKind::Link | EntryKind::Special => {
             Err(SkillRuntimeError::new(ErrorKind::PathDenied, format!("'{path}' is not a regular file")))
         }
@@ -250,9 +258,10 @@ pub(super) fn io_error(path: &GuestPath, error: std::io::Error) -> SkillRuntimeE
     };
     let (kind, message) = match error.kind() {
         std::io::ErrorKind::NotFound => (ErrorKind::NotFound, format!("'{path}' does not exist")),
-        std::io::ErrorKind::NotADirectory => {
-            (ErrorKind::PathDenied, format!("a folder on the way to '{path}' is a link or a file, which is not followed"))
-        }
+        std::io::ErrorKind::NotADirectory => (
+            ErrorKind::PathDenied,
+            format!("a folder on the way to '{path}' is a link or a file, which is not followed"),
+        ),
         std::io::ErrorKind::IsADirectory => (ErrorKind::PathDenied, format!("'{path}' is a folder, not a file")),
         std::io::ErrorKind::PermissionDenied => (ErrorKind::PathDenied, format!("'{path}' can't be opened")),
         _ if not_followed => (ErrorKind::PathDenied, format!("'{path}' is a link, which is never followed")),

@@ -99,9 +99,7 @@ impl GuestPath {
     /// # Errors
     /// [`PathDenied`](ErrorKind::PathDenied) quoting the text (control characters escaped) and saying why.
     pub fn resolve(base: &Self, text: &str) -> Result<Self> {
-        let denied = |why: &str| {
-            SkillRuntimeError::new(ErrorKind::PathDenied, format!("path '{}' {why}", shown(text)))
-        };
+        let denied = |why: &str| SkillRuntimeError::new(ErrorKind::PathDenied, format!("path '{}' {why}", shown(text)));
         if text.is_empty() {
             return Err(denied("is empty; give a path such as /workspace/out/report.txt"));
         }
@@ -115,7 +113,11 @@ impl GuestPath {
                 let after = rest.strip_prefix("workspace").filter(|after| after.is_empty() || after.starts_with('/'));
                 match after {
                     Some(after) => (Vec::new(), after),
-                    None => return Err(denied("lies outside /workspace; use /workspace/in, /workspace/out or /workspace/skill")),
+                    None => {
+                        return Err(denied(
+                            "lies outside /workspace; use /workspace/in, /workspace/out or /workspace/skill",
+                        ));
+                    }
                 }
             }
         };
@@ -276,8 +278,22 @@ mod tests {
     #[test]
     fn nothing_leaves_the_workspace() {
         for given in [
-            "", "..", "../x", "a/../b", "/workspace/out/../../etc/passwd", "/etc/passwd", "/workspacex", "/workspace/in/..",
-            "/", "a\0b", "a\\b", "a\nb", "\u{1b}[2J", &"x".repeat(256), &"a/".repeat(65), &"x/".repeat(2000),
+            "",
+            "..",
+            "../x",
+            "a/../b",
+            "/workspace/out/../../etc/passwd",
+            "/etc/passwd",
+            "/workspacex",
+            "/workspace/in/..",
+            "/",
+            "a\0b",
+            "a\\b",
+            "a\nb",
+            "\u{1b}[2J",
+            &"x".repeat(256),
+            &"a/".repeat(65),
+            &"x/".repeat(2000),
         ] {
             let error = parse(given).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PathDenied, "{given:?}");

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirBuilder};
 #[cfg(unix)]
 use cap_std::fs::DirBuilderExt;
+use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
 use super::stage::ReadOnlyMount;
