@@ -119,7 +119,8 @@ fn clip(text: &str) -> String {
 
 fn escape_control(c: char) -> impl Iterator<Item = char> {
     // Bidirectional controls can make a log line read as something else.
-    let hidden = c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hidden =
+        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let escaped = hidden.then(|| c.escape_unicode());
     let plain = (!hidden).then_some(c);
     escaped.into_iter().flatten().chain(plain)
