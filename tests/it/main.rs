@@ -1,0 +1,8 @@
+//! Tests by behaviour, in one binary.
+
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_processes;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_support;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_world;
