@@ -2,6 +2,11 @@
 //!
 //! Nothing outside this module names a runtime. To add one: a module, a feature, a line in [`builtin_registry`].
 
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod child;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local;
+
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::Result;
@@ -11,6 +16,19 @@ use crate::runtime::{RuntimeFactory, RuntimeRegistry, SkillRuntime};
 #[must_use]
 pub fn builtin_registry() -> RuntimeRegistry {
     let registry = RuntimeRegistry::new();
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    let registry = with(registry, "local", || Arc::new(local::LocalRuntime));
+    registry
+}
+
+/// Adds one built-in runtime. Names in this file are right by construction, so the error can't be; a test looks.
+#[cfg(all(feature = "local", target_os = "linux"))]
+fn with(
+    mut registry: RuntimeRegistry,
+    name: &str,
+    make: impl Fn() -> Arc<dyn SkillRuntime> + Send + Sync + 'static,
+) -> RuntimeRegistry {
+    let _ = registry.register(name, Arc::new(make));
     registry
 }
 

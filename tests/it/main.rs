@@ -1,3 +1,9 @@
 //! Integration tests, one module a behaviour.
 
 mod cli;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_processes;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_support;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod local_world;

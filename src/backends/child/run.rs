@@ -1,0 +1,312 @@
+//! The host's side of a run: spawn, wait for the first of {end, time, output, memory, processor, processes, disk,
+//! dropped future}, make the supervisor kill what is left, gather the streams.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use super::streams::{Outputs, feed_stdin};
+use super::supervisor::{self, ENDED, Plan, RECORD_BYTES, Record, STARTED};
+use super::watch::{DiskWatch, Excess, Watch};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::Limits;
+use crate::runtime::{CapturedOutput, OutputSink, Stdin, Termination, Usage};
+
+/// How often memory, processor time, processes and disk of a run are looked at.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a supervisor that was told to end everything may take: its own sweep (3 s) and some for a busy machine.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the streams are read after everything is dead: what is left is what lies in two pipes.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
+
+/// One program to run.
+pub(in crate::backends) struct ChildSpec {
+    /// Absolute path on the host.
+    pub(in crate::backends) program: PathBuf,
+    /// What the program sees as its own name, and its arguments.
+    pub(in crate::backends) argv: Vec<OsString>,
+    /// The whole environment.
+    pub(in crate::backends) env: Vec<(String, OsString)>,
+    /// The current folder, held open.
+    pub(in crate::backends) folder: OwnedFd,
+    /// Standard input.
+    pub(in crate::backends) stdin: Stdin,
+    /// Hears output as it comes.
+    pub(in crate::backends) sink: Option<Arc<dyn OutputSink>>,
+    /// The limits that are applied.
+    pub(in crate::backends) limits: Limits,
+    /// The folders whose growth is watched, if any.
+    pub(in crate::backends) disk: Option<DiskWatch>,
+}
+
+/// How a run ended.
+pub(in crate::backends) struct ChildEnd {
+    pub(in crate::backends) termination: Termination,
+    /// The limit that ended it, by the word for the audit trail.
+    pub(in crate::backends) limit: Option<&'static str>,
+    pub(in crate::backends) stdout: CapturedOutput,
+    pub(in crate::backends) stderr: CapturedOutput,
+    pub(in crate::backends) duration: Duration,
+    pub(in crate::backends) usage: Usage,
+    /// Processes were still there when the supervisor gave up.
+    pub(in crate::backends) left_behind: bool,
+}
+
+/// Why the host ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Time,
+    Output,
+    Excess(Excess),
+}
+
+/// Runs a program to its end. Dropping the future kills it and everything it started.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) or [`Backend`](ErrorKind::Backend) when it can't be started;
+/// [`Backend`](ErrorKind::Backend) when the supervisor was killed from inside the run.
+pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
+    let started = Instant::now();
+    let deadline = started + spec.limits.wall_time;
+    let stdin = std::mem::take(&mut spec.stdin);
+    let (mut running, outputs) = Running::start(&spec, stdin)?;
+    let mut watch = Watch::new(&spec.limits, spec.disk.take());
+    let mut ticks = tokio::time::interval_at(started + WATCH_INTERVAL, WATCH_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+
+    let mut cause = None;
+    let end = loop {
+        let patience = running.killed.map_or(deadline, |killed| killed + KILL_PATIENCE);
+        let already_killed = running.killed.is_some();
+        let ended_by = tokio::select! {
+            biased;
+            record = running.next_record() => match record? {
+                Some(record) if record.kind == ENDED => break record,
+                Some(record) => {
+                    running.guest = Some(record.guest);
+                    continue;
+                }
+                None => return Err(running.lost_supervisor().await),
+            },
+            () = tokio::time::sleep_until(patience) => {
+                if already_killed {
+                    return Err(running.lost_supervisor().await);
+                }
+                Some(Cause::Time)
+            }
+            () = outputs.over_limit(), if cause.is_none() => Some(Cause::Output),
+            _ = ticks.tick(), if cause.is_none() => {
+                // A look that takes long must not hold up the clock.
+                let look = tokio::time::timeout_at(deadline, watch.look(running.supervisor_id()));
+                look.await.ok().flatten().map(Cause::Excess)
+            }
+        };
+        if let Some(ended_by) = ended_by {
+            cause = Some(ended_by);
+            running.kill();
+        }
+    };
+    let duration = started.elapsed();
+    running.reap().await;
+    let (stdout, stderr, total) = outputs.finish(DRAIN_PATIENCE).await;
+    if cause.is_none() && total > spec.limits.output {
+        cause = Some(Cause::Output);
+    }
+    if cause.is_none() {
+        // What was written in the last moment counts too.
+        cause = watch.disk_excess().await.map(Cause::Excess);
+    }
+    let usage = Usage {
+        cpu_time: Some(Duration::from_micros(end.cpu_microseconds)),
+        peak_memory: Some(end.peak_memory),
+        ..Usage::default()
+    };
+    let (termination, limit) = conclude(cause, end.status, &spec.limits, usage.cpu_time.unwrap_or_default());
+    Ok(ChildEnd { termination, limit, stdout, stderr, duration, usage, left_behind: end.left != 0 })
+}
+
+/// Names the end: the host's cause if there is one, else what the wait status says.
+fn conclude(cause: Option<Cause>, status: i32, limits: &Limits, used: Duration) -> (Termination, Option<&'static str>) {
+    match cause {
+        Some(Cause::Time) => return (Termination::TimedOut, Some("time_limit")),
+        Some(Cause::Output) => return (Termination::OutputLimit, Some("output_limit")),
+        Some(Cause::Excess(Excess::Memory)) => return (Termination::OutOfMemory, Some("memory_limit")),
+        Some(Cause::Excess(Excess::Cpu)) => return (Termination::OutOfFuel, Some("cpu_limit")),
+        Some(Cause::Excess(Excess::Disk)) => return (Termination::DiskLimit, Some("disk_limit")),
+        // There is no termination of its own for it: elsewhere a fork simply fails. The audit trail has the reason.
+        Some(Cause::Excess(Excess::Processes)) => return (Termination::Signaled(libc::SIGKILL), Some("process_limit")),
+        None => {}
+    }
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        match limits.cpu_time {
+            // The kernel's own processor limit: SIGXCPU at the soft limit, SIGKILL at the hard one a second later, when
+            // its rougher count is passed.
+            Some(_) if signal == libc::SIGXCPU => (Termination::OutOfFuel, Some("cpu_limit")),
+            Some(limit) if signal == libc::SIGKILL && used >= limit => (Termination::OutOfFuel, Some("cpu_limit")),
+            // RLIMIT_FSIZE is the disk limit.
+            _ if signal == libc::SIGXFSZ => (Termination::DiskLimit, Some("disk_limit")),
+            _ => (Termination::Signaled(signal), None),
+        }
+    } else {
+        (Termination::Exited(libc::WEXITSTATUS(status)), None)
+    }
+}
+
+/// A run in progress. Dropping it closes the control pipe, at which the supervisor kills everything.
+struct Running {
+    child: Child,
+    control: Option<OwnedFd>,
+    status: Receiver,
+    partial: Vec<u8>,
+    guest: Option<i32>,
+    killed: Option<Instant>,
+}
+
+impl Running {
+    fn start(spec: &ChildSpec, stdin: Stdin) -> Result<(Self, Outputs)> {
+        let failed = |error: std::io::Error| {
+            SkillRuntimeError::backend("could not make the pipes of a run; are there too many open files?", error)
+        };
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed(error.into()));
+        let (control_read, control_write) = pipe()?;
+        let (status_read, status_write) = pipe()?;
+        let status = Receiver::from_owned_fd(status_read).map_err(failed)?;
+        let (stdin_read, feeder) = match stdin {
+            Stdin::Closed => (Stdio::null(), None),
+            source @ (Stdin::Bytes(_) | Stdin::File(_)) => {
+                let (read, write) = pipe()?;
+                (Stdio::from(read), Some((source, write)))
+            }
+        };
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
+        let mut command = Command::new(&spec.program);
+        if let Some(name) = spec.argv.first() {
+            command.arg0(name);
+        }
+        command.args(spec.argv.get(1..).unwrap_or_default());
+        command.env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(stdin_read).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let folder = spec.folder.try_clone().map_err(failed)?;
+        supervisor::attach(
+            &mut command,
+            Plan { control: control_read, status: status_write, folder, limits: kernel_limits(&spec.limits) },
+        );
+        let spawned = command.spawn();
+        // The command owns the supervisor's ends of the pipes, and the guest's stdin.
+        drop(command);
+        let mut child = spawned.map_err(|error| not_started(&error))?;
+        let outputs = Outputs::start(&mut child, spec.sink.clone(), &spec.limits);
+        if let Some((source, write)) = feeder {
+            feed_stdin(source, write, &outputs).map_err(failed)?;
+        }
+        let running =
+            Self { child, control: Some(control_write), status, partial: Vec::new(), guest: None, killed: None };
+        Ok((running, outputs))
+    }
+
+    fn supervisor_id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The next record; `None` when the supervisor is gone. Safe to drop between two reads.
+    async fn next_record(&mut self) -> Result<Option<Record>> {
+        loop {
+            if let Some((record, _)) = self.partial.split_first_chunk::<RECORD_BYTES>() {
+                let record = Record::from_bytes(record);
+                self.partial.drain(..RECORD_BYTES);
+                if record.kind == STARTED || record.kind == ENDED {
+                    return Ok(Some(record));
+                }
+            }
+            let mut buffer = [0; RECORD_BYTES];
+            let read =
+                self.status.read(&mut buffer).await.map_err(|error| {
+                    SkillRuntimeError::backend("could not hear from the supervisor of the run", error)
+                })?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.partial.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        }
+    }
+
+    /// Has the supervisor kill everything. It reports when that is done.
+    fn kill(&mut self) {
+        if self.control.take().is_some() {
+            self.killed = Some(Instant::now());
+            // A guest of the same user may have stopped it.
+            self.signal_supervisor(rustix::process::Signal::CONT);
+        }
+    }
+
+    fn signal_supervisor(&self, signal: rustix::process::Signal) {
+        // Not yet reaped, so the id is still its own.
+        let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+        if let Some(id) = id {
+            let _ = rustix::process::kill_process(id, signal);
+        }
+    }
+
+    /// The supervisor has ended; takes it out of the process table.
+    async fn reap(&mut self) {
+        let _ = tokio::time::timeout(DRAIN_PATIENCE, self.child.wait()).await;
+    }
+
+    /// The guest killed or stopped its supervisor (both belong to one user). What can still be found is killed.
+    async fn lost_supervisor(&mut self) -> SkillRuntimeError {
+        self.signal_supervisor(rustix::process::Signal::KILL);
+        if let Some(group) = self.guest.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        self.reap().await;
+        SkillRuntimeError::new(
+            ErrorKind::Backend,
+            "the supervisor of the run was stopped from inside the run, so processes of it may be left; use a runtime \
+             that enforces processes",
+        )
+    }
+}
+
+/// Why a program did not start, without its path on the host.
+fn not_started(error: &std::io::Error) -> SkillRuntimeError {
+    let (kind, message) = if error.kind() == std::io::ErrorKind::NotFound {
+        (
+            ErrorKind::NotFound,
+            "the program could not be started: it, or the interpreter that its first line names, does not exist",
+        )
+    } else if error.kind() == std::io::ErrorKind::PermissionDenied {
+        (ErrorKind::Backend, "the program could not be started: it may not be executed (is its folder mounted noexec?)")
+    } else {
+        (ErrorKind::Backend, "the program could not be started")
+    };
+    SkillRuntimeError::new(kind, message).caused_by(error.kind().to_string())
+}
+
+/// The limits the kernel keeps for each process.
+///
+/// Memory is `RLIMIT_DATA`, not `RLIMIT_AS`: programs such as `node` reserve far more address space than they use.
+/// Processes have none here: `RLIMIT_NPROC` counts all processes of the user, so a small number would stop every guest
+/// of a busy user, and it doesn't bind root at all; the watch counts the run's own.
+fn kernel_limits(limits: &Limits) -> Vec<(u32, u64, u64)> {
+    let both = |resource: libc::__rlimit_resource_t, value: u64| (resource, value, value);
+    let mut kernel = vec![
+        both(libc::RLIMIT_CORE, 0),
+        both(libc::RLIMIT_DATA, limits.memory),
+        both(libc::RLIMIT_FSIZE, limits.disk),
+        both(libc::RLIMIT_NOFILE, u64::from(limits.open_files)),
+    ];
+    if let Some(time) = limits.cpu_time {
+        let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+        kernel.push((libc::RLIMIT_CPU, seconds, seconds + 1));
+    }
+    kernel
+}

@@ -1,0 +1,348 @@
+//! Runtime `local`: a program of this machine, as an ordinary process of the same user.
+//!
+//! It confines nothing: a script sees and may change whatever the user may, and reaches the network. It says so in
+//! [`capabilities`](SkillRuntime::capabilities), and in strict mode the gate refuses it. What it does keep is order: an
+//! argument vector without a shell, a fixed environment, no inherited input or descriptors, bounded output, limits, and
+//! an end of everything that was started.
+//!
+//! There is no `/workspace` on the host, so the script gets host paths in its place. A whole argument that is a guest
+//! path is translated, and so is what follows `=` in an argument that begins with `-` (`--out=/workspace/out`), and a
+//! whole value of an environment variable. Nothing is replaced inside longer text: a shell line finds its folders in
+//! `$SKILL_DIR`, `$WORKSPACE_IN`, `$WORKSPACE_OUT`. Output is passed on as it is, and may hold host paths; errors and
+//! events of ours never do.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cap_std::fs::{Dir, PermissionsExt};
+
+use super::child::{self, ChildSpec, DiskWatch, ProgramError, find_program};
+use crate::audit::Layer;
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::{Isolation, RuntimeCapabilities, Support};
+use crate::runtime::{
+    Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle,
+};
+use crate::skill::VerifiedSkill;
+use crate::workspace::{Area, GuestPath, Workspace};
+
+/// Registered name.
+const NAME: &str = "local";
+/// The search path of a guest: the system's folders. The folder of the interpreter that was named is put before it.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The runtime `local`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LocalRuntime;
+
+/// What `prepare` found out.
+struct LocalState {
+    /// The host's `PATH` at the time.
+    search: OsString,
+    /// The workspace's folder without links, where no program is taken from.
+    root: PathBuf,
+}
+
+#[async_trait]
+impl SkillRuntime for LocalRuntime {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> RuntimeCapabilities {
+        RuntimeCapabilities {
+            // The clock can't be stopped by a guest, but its supervisor, of the same user, can be killed; then
+            // processes that left the group may outlive the run.
+            wall_time: Support::Advisory,
+            processes: Support::Advisory,
+            cpu_time: Support::Advisory,
+            memory: Support::Advisory,
+            disk: Support::Advisory,
+            // Counted by the host, out of the guest's reach.
+            output: Support::Enforced,
+            ..RuntimeCapabilities::none(Isolation::None)
+        }
+    }
+
+    async fn availability(&self) -> Availability {
+        match child::missing_kernel_support() {
+            None => Availability::Available { detail: "programs of this machine, not confined".into() },
+            Some(missing) => {
+                Availability::Missing { reason: missing.into(), remedy: "mount /proc, or use another runtime".into() }
+            }
+        }
+    }
+
+    fn check_config(&self, config: &RuntimeConfig) -> Result<()> {
+        config.only(NAME, &[])
+    }
+
+    async fn prepare(
+        &self,
+        _skill: &VerifiedSkill,
+        workspace: Arc<Workspace>,
+        context: &PrepareContext<'_>,
+    ) -> Result<SkillRuntimeHandle> {
+        self.check_config(context.config)?;
+        let report = self.enforcement(context.policy);
+        report.gate()?;
+        if let Some(missing) = child::missing_kernel_support() {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::Unavailable,
+                format!("runtime 'local' can't end what a script starts here: {missing}; mount /proc, or use another runtime"),
+            )
+            .operation("prepare"));
+        }
+        if let Some(mount) = workspace.mounts().first() {
+            return Err(SkillRuntimeError::invalid(format!(
+                "runtime 'local' can't show a folder read-only ('{}'); give it as a copied input",
+                mount.guest
+            ))
+            .operation("prepare"));
+        }
+        let root = workspace.ambient_root().canonicalize().map_err(|error| {
+            SkillRuntimeError::backend("the workspace is gone", error.kind().to_string()).operation("prepare")
+        })?;
+        // CARL warns in the same place.
+        tracing::warn!(
+            "runtime 'local' runs scripts directly on the host without confinement; use it for trusted skills only"
+        );
+        context.audit.allow(Layer::Runtime, "prepare", NAME, "not confined: files and network are the user's own")?;
+        let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), root };
+        Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state))
+    }
+
+    async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
+        let state: &LocalState = handle.state()?;
+        let translated = Translated::new(state, handle.workspace(), command).map_err(|error| error.operation("run"))?;
+        let limits = handle.policy().limits.clone();
+        let disk = watched(handle.workspace(), limits.disk, limits.files)?;
+        handle.audit().allow(Layer::Process, "run", command.program(), "")?;
+        let spec = ChildSpec {
+            program: translated.program,
+            argv: translated.argv,
+            env: translated.env,
+            folder: translated.folder,
+            stdin: command.stdin.clone(),
+            sink: command.sink.clone(),
+            limits,
+            disk: Some(disk),
+        };
+        let end = child::run(spec).await.map_err(|error| error.operation("run").with("program", command.program()))?;
+        if let Some(limit) = end.limit {
+            handle.audit().deny(Layer::Limit, limit, command.program(), &end.termination.to_string());
+        }
+        if end.left_behind {
+            handle.audit().deny(
+                Layer::Process,
+                "sweep",
+                command.program(),
+                "processes kept forking faster than they could be killed; some may be left",
+            );
+        }
+        Ok(RuntimeRunResult {
+            termination: end.termination,
+            stdout: end.stdout,
+            stderr: end.stderr,
+            duration: end.duration,
+            usage: end.usage,
+        })
+    }
+
+    async fn cleanup(&self, _handle: &SkillRuntimeHandle) -> Result<()> {
+        // Each run has ended everything it started, and a dropped run's supervisor does so by itself.
+        Ok(())
+    }
+}
+
+/// The folders a guest of ours is meant to write to.
+fn watched(workspace: &Workspace, bytes: u64, files: u64) -> Result<DiskWatch> {
+    let clone = |area: Area| {
+        workspace
+            .area(area)
+            .try_clone()
+            .map_err(|error| SkillRuntimeError::backend(format!("could not open {}", area.guest_path()), error))
+    };
+    Ok(DiskWatch { folders: vec![clone(Area::Out)?, clone(Area::Tmp)?], bytes, files })
+}
+
+/// A command in the host's terms.
+struct Translated {
+    program: PathBuf,
+    argv: Vec<OsString>,
+    env: Vec<(String, OsString)>,
+    folder: OwnedFd,
+}
+
+impl Translated {
+    fn new(state: &LocalState, workspace: &Workspace, command: &RunCommand) -> Result<Self> {
+        let program = program(state, workspace, command.program())?;
+        let mut argv = vec![command.program().into()];
+        if command.program().starts_with('/') {
+            // A script with `#!` is handed its own path by the kernel in any case.
+            argv = vec![program.clone().into_os_string()];
+        }
+        let rest = command.argv().get(1..).unwrap_or_default();
+        argv.extend(rest.iter().map(|argument| host_argument(state, argument)));
+        let folder = open_folder(workspace, &command.cwd)?;
+        let mut env = fixed_environment(state, &program, &command.cwd);
+        for (name, value) in command.env.iter() {
+            env.retain(|(fixed, _)| fixed != name);
+            env.push((name.to_owned(), host_text(state, value)));
+        }
+        Ok(Self { program, argv, env, folder })
+    }
+}
+
+/// The environment every guest gets.
+fn fixed_environment(state: &LocalState, program: &std::path::Path, cwd: &GuestPath) -> Vec<(String, OsString)> {
+    let area = |area: Area| host_path(state, &area.guest_path()).into_os_string();
+    let mut path = OsString::new();
+    if let Some(folder) = program.parent()
+        && !folder.starts_with(&state.root)
+        && !std::env::split_paths(SYSTEM_PATH).any(|known| known == folder)
+    {
+        path.push(folder);
+        path.push(":");
+    }
+    path.push(SYSTEM_PATH);
+    vec![
+        ("HOME".into(), area(Area::Tmp)),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("PATH".into(), path),
+        ("PWD".into(), host_path(state, cwd).into_os_string()),
+        // A skill's folder is read-only elsewhere; a cache of compiled files would change it here.
+        ("PYTHONDONTWRITEBYTECODE".into(), "1".into()),
+        ("SKILL_DIR".into(), area(Area::Skill)),
+        ("TMPDIR".into(), area(Area::Tmp)),
+        ("WORKSPACE_IN".into(), area(Area::In)),
+        ("WORKSPACE_OUT".into(), area(Area::Out)),
+    ]
+}
+
+/// Where a guest path lies on the host.
+fn host_path(state: &LocalState, path: &GuestPath) -> PathBuf {
+    let mut host = state.root.clone();
+    host.extend(path.parts());
+    host
+}
+
+/// Translates a text that is a guest path as a whole.
+fn host_text(state: &LocalState, text: &str) -> OsString {
+    match text.parse::<GuestPath>() {
+        Ok(path) if path.parts().is_empty() || path.area().is_some() => host_path(state, &path).into_os_string(),
+        Ok(_) | Err(_) => text.into(),
+    }
+}
+
+/// As [`host_text`], and `--option=/workspace/…` as well.
+fn host_argument(state: &LocalState, argument: &str) -> OsString {
+    match argument.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => {
+            let mut whole = OsString::from(option);
+            whole.push("=");
+            whole.push(host_text(state, value));
+            whole
+        }
+        Some(_) | None => host_text(state, argument),
+    }
+}
+
+/// What is to be started: a file of the workspace, or an interpreter of the host by name.
+fn program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    if name.contains('/') {
+        return own_program(state, workspace, name);
+    }
+    find_program(name, &state.search, &state.root).map_err(|error| match error {
+        ProgramError::NotAName => SkillRuntimeError::invalid(format!(
+            "'{}' is no program; give a name such as python3, or a path below /workspace",
+            name.escape_debug()
+        )),
+        ProgramError::NotFound => SkillRuntimeError::new(
+            ErrorKind::NotFound,
+            format!(
+                "no program '{}' in a trusted folder of PATH; install it, or use a runtime that brings its own",
+                name.escape_debug()
+            ),
+        ),
+    })
+}
+
+/// A program that lies in the workspace itself.
+fn own_program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    let path: GuestPath = name.parse()?;
+    if matches!(path.extension().as_deref(), Some("wasm" | "wat")) {
+        return Err(SkillRuntimeError::invalid(format!(
+            "'{path}' is a WebAssembly module, which this machine can't run as a program; use --runtime wasm"
+        )));
+    }
+    let (area, inside) = path.in_area()?;
+    let metadata = workspace.area(area).symlink_metadata(&inside).map_err(|error| not_there(&path, &error))?;
+    if !metadata.is_file() {
+        return Err(SkillRuntimeError::new(
+            ErrorKind::PathDenied,
+            format!("'{path}' is not a regular file, so it can't be run"),
+        ));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(SkillRuntimeError::invalid(format!(
+            "'{path}' has no execute permission; set it in the skill, or name the interpreter first (python3 {path})"
+        )));
+    }
+    Ok(host_path(state, &path))
+}
+
+/// Opens the current folder beneath its area; a link out of it leads nowhere.
+fn open_folder(workspace: &Workspace, path: &GuestPath) -> Result<OwnedFd> {
+    let opened = if path.parts().is_empty() {
+        workspace.root().try_clone()
+    } else {
+        let (area, inside) = path.in_area()?;
+        workspace.area(area).open_dir(inside)
+    };
+    opened.map(Dir::into_std_file).map(OwnedFd::from).map_err(|error| not_there(path, &error))
+}
+
+fn not_there(path: &GuestPath, error: &std::io::Error) -> SkillRuntimeError {
+    let (kind, what) = if error.kind() == std::io::ErrorKind::NotFound {
+        (ErrorKind::NotFound, "does not exist")
+    } else {
+        (
+            ErrorKind::PathDenied,
+            "can't be opened: a link out of the workspace, a file where a folder must be, or no permission",
+        )
+    };
+    SkillRuntimeError::new(kind, format!("'{path}' {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_guest_paths_are_translated() {
+        let state = LocalState { search: OsString::new(), root: "/srv/w".into() };
+        for (given, expected) in [
+            ("/workspace/in/a b.csv", "/srv/w/in/a b.csv"),
+            ("/workspace", "/srv/w"),
+            ("--out=/workspace/out/x", "--out=/srv/w/out/x"),
+            ("-o=/workspace/out/", "-o=/srv/w/out"),
+            // Not a path as a whole, not ours, or not a path at all.
+            ("out=/workspace/out", "out=/workspace/out"),
+            ("cat /workspace/in/a", "cat /workspace/in/a"),
+            ("/workspace/in/../../etc/passwd", "/workspace/in/../../etc/passwd"),
+            ("/workspace/other", "/workspace/other"),
+            ("/workspacex", "/workspacex"),
+            ("/etc/passwd", "/etc/passwd"),
+            ("--a=b=/workspace/in", "--a=b=/workspace/in"),
+            ("workspace/in", "workspace/in"),
+            ("", ""),
+            ("--", "--"),
+        ] {
+            assert_eq!(host_argument(&state, given), OsString::from(expected), "{given}");
+        }
+    }
+}
