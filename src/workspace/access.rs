@@ -1,19 +1,22 @@
 //! Reading, writing and listing in the workspace, one component at a time, never through a link.
 
 use std::io::{Read, Write};
-use std::path::Path;
 
 use bytes::Bytes;
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::guest_path::{Area, GuestPath};
+use super::guest_path::{Area, GuestPath, MAX_DEPTH};
 use super::root::Workspace;
+use super::transfer::Failure;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
 
 /// Entries of one folder that can be listed; a guest can make millions.
 const MAX_LISTED: usize = 10_000;
+
+/// Bytes set aside before a file is read.
+const MAX_READ_AHEAD: u64 = 1 << 20;
 
 /// What a directory entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -73,9 +76,10 @@ impl Workspace {
         if size > limit {
             return Err(over());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        // A sparse file may claim any size, so no more than a little is set aside on its word.
+        let mut bytes = Vec::with_capacity(usize::try_from(size.min(MAX_READ_AHEAD)).unwrap_or(0));
         // It may grow while it is read.
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| io_error(path, error))?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| io_error(path, error))?;
         if bytes.len() as u64 > limit { Err(over()) } else { Ok(bytes.into()) }
     }
 
@@ -91,12 +95,6 @@ impl Workspace {
                 format!("'{path}' is read-only; write to /workspace/out or /workspace/tmp"),
             ));
         }
-        if data.len() as u64 > limits.disk {
-            return Err(SkillRuntimeError::new(
-                ErrorKind::LimitExceeded,
-                format!("'{path}' would be larger than the disk limit of {} bytes", limits.disk),
-            ));
-        }
         let parts: Vec<&str> = inside.split('/').filter(|part| *part != ".").collect();
         let Some((name, parents)) = parts.split_last() else {
             return Err(SkillRuntimeError::new(
@@ -104,6 +102,7 @@ impl Workspace {
                 format!("'{path}' is a folder; name a file in it"),
             ));
         };
+        self.check_room(area, &inside, path, data.len() as u64, limits)?;
         let mut folder = self.area(area).try_clone().map_err(|error| io_error(path, error))?;
         for part in parents {
             match folder.create_dir(part) {
@@ -150,6 +149,40 @@ impl Workspace {
         Ok(entries)
     }
 
+    /// Whether a write keeps the guest's world within its limits. A look before the act: a guest that writes at the same
+    /// time is held by its runtime, not by this.
+    fn check_room(&self, area: Area, inside: &str, path: &GuestPath, bytes: u64, limits: &Limits) -> Result<()> {
+        let over = |what: String| {
+            SkillRuntimeError::new(
+                ErrorKind::LimitExceeded,
+                format!("writing '{path}' would pass {what}; remove something first"),
+            )
+        };
+        let mut usage = Usage { bytes: 0, entries: 0, max_entries: limits.files };
+        for writable in [Area::Out, Area::Tmp] {
+            usage.add(self.area(writable), 0).map_err(|error| io_error(path, error))?;
+        }
+        let mut replaced = 0;
+        let mut missing = 0;
+        let mut folder = Some(self.area(area).try_clone().map_err(|error| io_error(path, error))?);
+        let (parents, name) = inside.rsplit_once('/').unwrap_or(("", inside));
+        for part in parents.split('/').filter(|part| !part.is_empty()) {
+            folder = folder.and_then(|folder| folder.open_dir_nofollow(part).ok());
+            missing += u64::from(folder.is_none());
+        }
+        match folder.map(|folder| folder.symlink_metadata(name)) {
+            Some(Ok(metadata)) => replaced = metadata.len(),
+            Some(Err(_)) | None => missing += 1,
+        }
+        if usage.entries.saturating_add(missing) > limits.files {
+            return Err(over(format!("the limit of {} files and folders", limits.files)));
+        }
+        if usage.bytes.saturating_sub(replaced).saturating_add(bytes) > limits.disk {
+            return Err(over(format!("the disk limit of {} bytes", limits.disk)));
+        }
+        Ok(())
+    }
+
     /// The folder handle behind a guest path (a mount or an area) and the path inside it.
     fn locate(&self, path: &GuestPath) -> Result<(Dir, String)> {
         let clone = |dir: &Dir| dir.try_clone().map_err(|error| io_error(path, error));
@@ -161,6 +194,39 @@ impl Workspace {
         }
         let (area, inside) = path.in_area()?;
         Ok((clone(self.area(area))?, inside))
+    }
+}
+
+/// What lies in the writable areas.
+struct Usage {
+    bytes: u64,
+    entries: u64,
+    /// Counting ends above it: a guest can make more than anybody wants to count.
+    max_entries: u64,
+}
+
+impl Usage {
+    /// Counts a folder and what lies below it, to the depth that guest paths reach. Deeper folders can't be named by the
+    /// host and are the runtime's business.
+    fn add(&mut self, dir: &Dir, depth: usize) -> std::io::Result<()> {
+        for entry in dir.entries()? {
+            if self.entries > self.max_entries {
+                break;
+            }
+            let entry = entry?;
+            self.entries += 1;
+            // What vanishes or is closed meanwhile has been counted as an entry.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() && depth < MAX_DEPTH {
+                if let Ok(below) = dir.open_dir_nofollow(entry.file_name()) {
+                    // A folder that can't be listed is the guest's own doing; its files are within what it made before.
+                    let _ = self.add(&below, depth + 1);
+                }
+            } else {
+                self.bytes = self.bytes.saturating_add(metadata.len());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -178,7 +244,7 @@ fn open_parent<'a>(dir: &Dir, inside: &'a str, path: &GuestPath) -> Result<(Dir,
 }
 
 /// Opens a regular file for reading: no link, no pipe that would block, no device.
-pub(super) fn open_file_nofollow(folder: &Dir, name: &str, path: &GuestPath) -> Result<cap_std::fs::File> {
+fn open_file_nofollow(folder: &Dir, name: &str, path: &GuestPath) -> Result<cap_std::fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).follow(FollowSymlinks::No).nonblock(true);
     let file = folder.open_with(name, &options).map_err(|error| io_error(path, error))?;
@@ -195,7 +261,7 @@ pub(super) fn open_file_nofollow(folder: &Dir, name: &str, path: &GuestPath) -> 
 }
 
 /// Writes beside the target and renames over it: a reader sees the old file or the new one, never a part.
-pub(super) fn write_whole(folder: &Dir, name: &str, data: &[u8]) -> std::io::Result<()> {
+fn write_whole(folder: &Dir, name: &str, data: &[u8]) -> std::io::Result<()> {
     if folder.symlink_metadata(name).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
@@ -215,57 +281,19 @@ pub(super) fn write_whole(folder: &Dir, name: &str, data: &[u8]) -> std::io::Res
     written
 }
 
-/// Removes a tree whatever a guest did to the permissions of its folders.
-pub(super) fn remove_tree(parent: &Dir, name: &str) -> std::io::Result<()> {
-    match parent.remove_dir_all(name) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        #[cfg(unix)]
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            open_up(&parent.open_dir_nofollow(Path::new(name))?)?;
-            parent.remove_dir_all(name)
-        }
-        other => other,
-    }
-}
-
-/// Gives the owner back the rights to every folder below `dir`. Never through a link.
-#[cfg(unix)]
-fn open_up(dir: &Dir) -> std::io::Result<()> {
-    use cap_std::fs::{Permissions, PermissionsExt};
-    for entry in dir.entries()? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            let name = entry.file_name();
-            dir.set_permissions(&name, Permissions::from_mode(0o700))?;
-            open_up(&dir.open_dir_nofollow(&name)?)?;
-        }
-    }
-    Ok(())
-}
-
 /// Turns an error of the host's file system into ours, without the host's path.
-pub(super) fn io_error(path: &GuestPath, error: std::io::Error) -> SkillRuntimeError {
-    let not_followed = {
-        #[cfg(unix)]
-        {
-            // ELOOP: the last component is a link and wasn't followed. ENOTDIR: a folder on the way is one.
-            matches!(error.raw_os_error(), Some(40))
-        }
-        #[cfg(not(unix))]
-        {
-            false
-        }
-    };
-    let (kind, message) = match error.kind() {
-        std::io::ErrorKind::NotFound => (ErrorKind::NotFound, format!("'{path}' does not exist")),
-        std::io::ErrorKind::NotADirectory => (
+fn io_error(path: &GuestPath, error: std::io::Error) -> SkillRuntimeError {
+    let (kind, message) = match Failure::of(&error) {
+        Failure::Missing => (ErrorKind::NotFound, format!("'{path}' does not exist")),
+        Failure::NotFolder => (
             ErrorKind::PathDenied,
             format!("a folder on the way to '{path}' is a link or a file, which is not followed"),
         ),
-        std::io::ErrorKind::IsADirectory => (ErrorKind::PathDenied, format!("'{path}' is a folder, not a file")),
-        std::io::ErrorKind::PermissionDenied => (ErrorKind::PathDenied, format!("'{path}' can't be opened")),
-        _ if not_followed => (ErrorKind::PathDenied, format!("'{path}' is a link, which is never followed")),
-        _ => (ErrorKind::Backend, format!("could not access '{path}'")),
+        Failure::IsFolder => (ErrorKind::PathDenied, format!("'{path}' is a folder, not a file")),
+        Failure::Link => (ErrorKind::PathDenied, format!("'{path}' is a link, which is never followed")),
+        Failure::Denied => (ErrorKind::PathDenied, format!("'{path}' can't be opened")),
+        Failure::Full => (ErrorKind::Backend, format!("no space left for '{path}'")),
+        Failure::Exists | Failure::Other => (ErrorKind::Backend, format!("could not access '{path}'")),
     };
     SkillRuntimeError::new(kind, message).caused_by(error)
 }

@@ -15,7 +15,7 @@ const MAX_PATH_BYTES: usize = 2_048;
 /// `NAME_MAX` of every host file system in use.
 const MAX_NAME_BYTES: usize = 255;
 /// Deeper trees are attacks on walkers, not results.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// One of the five parts of the guest's world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]

@@ -8,14 +8,21 @@
 
 mod access;
 mod collect;
+mod export;
 mod guest_path;
 mod host_tree;
+mod remove;
 mod root;
 mod stage;
+mod transfer;
 
 pub use access::{EntryKind, GuestEntry};
-pub use collect::{CollectRules, Collected, OutputFile, SkippedOutput};
+pub use collect::{
+    CollectRules, Collected, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_MAX_OUTPUT_FILE_BYTES, DEFAULT_MAX_OUTPUT_FILES,
+    MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
+};
+pub use export::Overwrite;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
-pub use host_tree::{HostTree, TreeEntry};
+pub use host_tree::{HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, TreeEntry};
 pub use root::Workspace;
-pub use stage::{Input, InputSource, ReadOnlyMount};
+pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};

@@ -6,13 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 #[cfg(unix)]
 use cap_std::fs::DirBuilderExt;
 use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
-use super::stage::ReadOnlyMount;
+use super::remove::remove_tree;
+use super::stage::{ReadOnlyMount, TakenName};
 use crate::audit::RunId;
 use crate::error::{Result, SkillRuntimeError};
 
@@ -27,6 +29,8 @@ pub struct Workspace {
     path: PathBuf,
     areas: [Dir; Area::ALL.len()],
     pub(super) mounts: Vec<ReadOnlyMount>,
+    /// Names of inputs staged so far.
+    pub(super) taken: Vec<TakenName>,
     removed: Mutex<bool>,
 }
 
@@ -58,10 +62,10 @@ impl Workspace {
         builder.mode(0o700);
         parent_dir.create_dir_with(&name, &builder).map_err(failed)?;
         let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()])> {
-            let root = parent_dir.open_dir(&name)?;
+            let root = parent_dir.open_dir_nofollow(&name)?;
             let open = |area: Area| {
                 root.create_dir(area.name())?;
-                root.open_dir(area.name())
+                root.open_dir_nofollow(area.name())
             };
             let areas = [open(Area::Skill)?, open(Area::In)?, open(Area::Out)?, open(Area::Tmp)?, open(Area::Site)?];
             Ok((root, areas))
@@ -74,6 +78,7 @@ impl Workspace {
                 name,
                 areas,
                 mounts: Vec::new(),
+                taken: Vec::new(),
                 removed: Mutex::new(false),
             }),
             Err(error) => {
@@ -118,7 +123,7 @@ impl Workspace {
         if *removed {
             return Ok(());
         }
-        super::access::remove_tree(&self.parent, &self.name).map_err(|error| {
+        remove_tree(&self.parent, &self.name, &self.root).map_err(|error| {
             SkillRuntimeError::backend(format!("could not remove the workspace {}", self.path.display()), error)
                 .operation("cleanup")
         })?;

@@ -7,3 +7,9 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(unix)]
+mod workspace_files;
+#[cfg(unix)]
+mod workspace_outputs;
+#[cfg(unix)]
+mod workspace_trees;
