@@ -17,7 +17,7 @@ use crate::runtime::{
     SkillRuntimeHandle,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{Collected, SkippedOutput, Workspace};
+use crate::workspace::{SkippedOutput, Workspace};
 
 /// What a step runs with: the runtimes there are, and who listens.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
     let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit).await;
     context.progress.done();
     let cleaned = sandbox.close(&workspace).await;
-    let (run, outputs, skipped) = match (outcome, cleaned) {
+    let (run, collected) = match (outcome, cleaned) {
         (Ok(outcome), Ok(())) => outcome,
         (Ok(_), Err(cleanup)) => return Err(cleanup),
         (Err(error), Ok(())) => return Err(error),
@@ -140,8 +140,9 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
         runtime: plan.runtime.name().to_owned(),
         skill_digest: skill.digest().to_owned(),
         run,
-        outputs,
-        skipped,
+        outputs: collected.outputs,
+        skipped: collected.skipped,
+        skipped_total: collected.skipped_total,
         enforcement: report,
         audit: audit.summary(),
     })
@@ -177,7 +178,12 @@ fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Works
     Ok(Arc::new(workspace))
 }
 
-type Outcome = (RuntimeRunResult, Vec<DeliveredOutput>, Vec<SkippedOutput>);
+/// What was taken out of `/workspace/out`, where the caller wants it.
+struct Delivered {
+    outputs: Vec<DeliveredOutput>,
+    skipped: Vec<SkippedOutput>,
+    skipped_total: u64,
+}
 
 async fn run_and_collect(
     plan: &Arc<StepPlan>,
@@ -185,22 +191,18 @@ async fn run_and_collect(
     command: &crate::runtime::RunCommand,
     workspace: &Arc<Workspace>,
     audit: &AuditScope,
-) -> Result<Outcome> {
+) -> Result<(RuntimeRunResult, Delivered)> {
     audit.allow(Layer::Runtime, "run", command.program(), "")?;
     let run = plan.runtime.run(handle, command).await.map_err(|error| error.operation("run"))?;
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
-    let (outputs, skipped) =
+    let delivered =
         blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))?;
-    Ok((run, outputs, skipped))
+    Ok((run, delivered))
 }
 
 /// Takes the results out, to where the caller wants them.
-fn collect(
-    plan: &StepPlan,
-    workspace: &Workspace,
-    audit: &AuditScope,
-) -> Result<(Vec<DeliveredOutput>, Vec<SkippedOutput>)> {
+fn collect(plan: &StepPlan, workspace: &Workspace, audit: &AuditScope) -> Result<Delivered> {
     let collected = workspace.collect(&plan.collect, audit)?;
     let copied_to = |file: &crate::workspace::OutputFile| match &plan.output {
         OutputDelivery::InResult => None,
@@ -209,18 +211,18 @@ fn collect(
     if let OutputDelivery::Folder { path, overwrite } = &plan.output {
         collected.export(workspace, path, *overwrite)?;
     }
-    let Collected { files, skipped, .. } = &collected;
-    let outputs = files
+    let outputs = collected
+        .files()
         .iter()
         .map(|file| {
             let content = match plan.output {
-                OutputDelivery::InResult => collected.content(&file.path),
+                OutputDelivery::InResult => collected.held(&file.path),
                 OutputDelivery::Folder { .. } => None,
             };
             DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
         })
         .collect();
-    Ok((outputs, skipped.clone()))
+    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total() })
 }
 
 /// Removes the workspace on the way out with an error, keeping both errors.

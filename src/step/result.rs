@@ -24,6 +24,8 @@ pub struct StepResult {
     pub outputs: Vec<DeliveredOutput>,
     /// What it left there that was not taken: links, special files, too much.
     pub skipped: Vec<SkippedOutput>,
+    /// How much was not taken in all; `skipped` lists the first of it.
+    pub skipped_total: u64,
     /// What was really enforced.
     pub enforcement: EnforcementReport,
     /// Counts of the audit trail.

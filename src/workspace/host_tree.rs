@@ -130,6 +130,23 @@ impl HostTree {
         self.entry(path).is_some()
     }
 
+    /// The first bytes of a file, at most `limit`: enough to see what it is.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) when the tree has no such file, or it is gone since the tree was read.
+    pub fn read_head(&self, path: &str, limit: usize) -> Result<Vec<u8>> {
+        let missing =
+            || SkillRuntimeError::new(ErrorKind::NotFound, format!("'{}' has no file '{}'", self.name, shown(path)));
+        let entry = self.entry(path).ok_or_else(missing)?;
+        let (parent, name) = entry.origin.rsplit_once('/').unwrap_or(("", &entry.origin));
+        let mut head = Vec::new();
+        open_below(&self.root, parent.split('/'))
+            .and_then(|folder| open_regular(&folder, name))
+            .and_then(|(file, _)| io::Read::read_to_end(&mut io::Read::take(file, limit as u64), &mut head))
+            .map_err(|error| missing().caused_by(error))?;
+        Ok(head)
+    }
+
     /// Bytes of all files together.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {

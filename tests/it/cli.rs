@@ -161,7 +161,7 @@ fn local_needs_one_explicit_word_and_then_runs_an_ordinary_script() {
     let (code, stdout, stderr) = shown(&refused);
     assert_eq!((code, stdout), (Some(3), ""), "{stderr}");
     assert!(
-        stderr.contains("runtime 'local' can't enforce what was asked: files (unsupported), network (unsupported)"),
+        stderr.contains("runtime 'local' can't enforce what was asked: files (unsupported), network (unsupported), wall_time (advisory), processes (advisory)"),
         "{stderr}"
     );
     assert!(stderr.contains("--allow-advisory"), "{stderr}");

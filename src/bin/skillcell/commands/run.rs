@@ -311,7 +311,11 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
         terminal::note(&format!("the script was {}", ended(&result.run.termination)));
     }
     for skipped in &result.skipped {
-        terminal::note(&format!("not kept: {skipped}"));
+        terminal::note(&format!("not kept: /workspace/out/{} {}", skipped.path, skipped.message));
+    }
+    let unlisted = result.skipped_total.saturating_sub(result.skipped.len() as u64);
+    if unlisted > 0 {
+        terminal::note(&format!("not kept: {unlisted} more"));
     }
     let unkept = result.outputs.iter().filter(|output| output.copied_to.is_none()).count();
     if unkept > 0 {
@@ -367,6 +371,7 @@ fn document(result: &StepResult) -> Value {
         },
         "output_files": outputs,
         "skipped": result.skipped,
+        "skipped_total": result.skipped_total,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),
         "audit": result.audit,
