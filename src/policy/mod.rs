@@ -10,6 +10,7 @@ mod env;
 mod host;
 mod limits;
 mod network;
+mod tier;
 
 pub use allowed_tools::{AllowedTools, parse_network_allowlist_from_allowed_tools};
 pub use enforcement::{
@@ -20,6 +21,7 @@ pub use env::EnvVars;
 pub use host::{normalize_network_allowlist_hosts, normalize_network_host};
 pub use limits::{Limits, MAX_WALL_TIME, RequestedLimits, parse_duration, parse_size};
 pub use network::{NetworkPolicy, ResolvedNetwork, resolve_network_policy};
+pub use tier::{BlastRadius, CodeTrust, Credentials, Operator, RequiredTier, Tier, check_tier, least_tier};
 
 /// Everything a run is allowed, parsed and complete: the value that runtimes act on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

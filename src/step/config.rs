@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::policy::{EnforcementMode, EnvVars, Limits, OutMode};
+use crate::policy::{EnforcementMode, EnvVars, Limits, Operator, OutMode, RequiredTier};
 use crate::runtime::Stdin;
 use crate::skill::{SkillSource, TrustPolicy};
 use crate::workspace::{Input, Overwrite};
@@ -43,6 +43,10 @@ pub struct AgentSkillStepConfig {
     pub trust_policy: TrustPolicy,
     /// Whether a control that the runtime can't enforce refuses the run.
     pub enforcement: EnforcementMode,
+    /// The least isolation the run must have; see [`least_tier`](crate::policy::least_tier).
+    pub require: RequiredTier,
+    /// Who looks after the run; counts with [`RequiredTier::Auto`].
+    pub operator: Operator,
     /// What the guest may do in `/workspace/out`.
     pub out_mode: OutMode,
     /// Which results are kept: shell patterns on the path inside `/workspace/out`; `*` crosses `/`.
@@ -82,6 +86,8 @@ impl AgentSkillStepConfig {
             limits: Limits::default(),
             trust_policy: TrustPolicy::default(),
             enforcement: EnforcementMode::default(),
+            require: RequiredTier::default(),
+            operator: Operator::default(),
             out_mode: OutMode::default(),
             output_files_glob: vec!["*".to_owned()],
             output: OutputDelivery::default(),

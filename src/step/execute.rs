@@ -11,7 +11,7 @@ use super::plan::StepPlan;
 use super::result::{DeliveredOutput, StepResult};
 use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::EnforcementReport;
+use crate::policy::{EnforcementReport, RequiredTier, check_tier, least_tier};
 use crate::runtime::{
     OutputSink, PrepareContext, Progress, RuntimeRegistry, RuntimeRunResult, SilentProgress, SkillRuntime,
     SkillRuntimeHandle,
@@ -151,6 +151,18 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
 /// Compares what is asked with what the runtime does about it; refuses, or records what is missing.
 fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<EnforcementReport> {
     let report = plan.runtime.enforcement(&plan.policy);
+    let radius = plan.blast_radius();
+    if let Err(error) = check_tier(plan.runtime.name(), report.isolation, plan.require, radius) {
+        audit.deny(Layer::Policy, "tier", plan.runtime.name(), &error.to_string());
+        return Err(error);
+    }
+    let (least, why) = least_tier(radius);
+    if let RequiredTier::AtLeast(chosen) = plan.require
+        && chosen < least
+    {
+        let reason = format!("the caller overrides the least isolation '{least}' ({why}) with '{chosen}'");
+        audit.allow(Layer::Policy, "tier", plan.runtime.name(), &reason)?;
+    }
     let gaps = report.gaps().iter().map(|gap| gap.as_str()).collect::<Vec<_>>().join(", ");
     match report.gate() {
         Ok(()) if gaps.is_empty() => {

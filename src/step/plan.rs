@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::command::command_for_script;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{NetworkPolicy, SandboxPolicy, resolve_network_policy};
+use crate::policy::{
+    BlastRadius, CodeTrust, Credentials, NetworkPolicy, Operator, RequiredTier, SandboxPolicy, resolve_network_policy,
+};
 use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin};
 use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use crate::workspace::{CollectRules, Input};
@@ -24,6 +26,8 @@ pub struct StepPlan {
     pub(super) inputs: Vec<Input>,
     pub(super) collect: CollectRules,
     pub(super) output: OutputDelivery,
+    pub(super) require: RequiredTier,
+    operator: Operator,
     script_name: Option<String>,
     args: Vec<String>,
     env: crate::policy::EnvVars,
@@ -65,11 +69,27 @@ impl StepPlan {
             inputs: config.inputs,
             collect,
             output: config.output,
+            require: config.require,
+            operator: config.operator,
             script_name: config.script_name,
             args: config.args,
             env: config.env,
             stdin: config.stdin,
         })
+    }
+
+    /// What the run may touch. Any variable the caller gives may be a secret.
+    #[must_use]
+    pub fn blast_radius(&self) -> BlastRadius {
+        BlastRadius {
+            network: self.policy.network.policy,
+            credentials: if self.env.iter().next().is_some() { Credentials::Given } else { Credentials::Withheld },
+            code: match self.trust {
+                TrustPolicy::Any => CodeTrust::Any,
+                TrustPolicy::Pinned(_) => CodeTrust::Pinned,
+            },
+            operator: self.operator,
+        }
     }
 
     /// The policy.

@@ -134,6 +134,24 @@ fn errors_say_what_and_what_to_do_and_have_their_codes() {
     }
 }
 
+#[cfg(feature = "local")]
+#[test]
+fn isolation_below_what_the_run_needs_is_refused_and_an_override_is_recorded() {
+    let run = Run::new();
+    run.file("a.sh", "echo ran\n");
+    let base = ["run", "a.sh", "--runtime", "local", "--allow-advisory", "--audit", "audit.jsonl", "--require"];
+    let refused = run.skillcell(&[&base[..], &["auto"]].concat());
+    let (code, stdout, stderr) = shown(&refused);
+    assert_eq!((code, stdout), (Some(3), ""), "{stderr}");
+    assert!(stderr.contains("isolates by 'none', but this run needs at least 'wasm'"), "{stderr}");
+    assert_eq!(shown(&run.skillcell(&[&base[..], &["none"]].concat())), (Some(0), "ran\n", ""));
+    let log = fs::read_to_string(run.path("audit.jsonl")).unwrap();
+    assert!(
+        log.contains("the caller overrides the least isolation 'wasm' (code that reaches no network) with 'none'"),
+        "{log}"
+    );
+}
+
 #[test]
 fn an_error_is_a_document_too() {
     let run = Run::new();

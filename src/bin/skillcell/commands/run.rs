@@ -97,6 +97,13 @@ pub(crate) struct RunArgs {
     /// Run even where the runtime can't enforce everything that was asked; the report says what it doesn't
     #[arg(long)]
     allow_advisory: bool,
+    /// Refuse a runtime that isolates less than this: auto (by what the run may touch), none, wasm, process, container,
+    /// microvm
+    #[arg(long, value_name = "TIER")]
+    require: Option<String>,
+    /// Who looks after the run, for --require auto: developer, non-expert, unattended
+    #[arg(long, value_name = "WHO", default_value = "unattended")]
+    operator: String,
     /// Print one JSON document instead of the script's output
     #[arg(long)]
     json: bool,
@@ -217,6 +224,10 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
     if args.allow_advisory {
         config.enforcement = EnforcementMode::BestEffort;
     }
+    if let Some(require) = args.require {
+        config.require = require.parse()?;
+    }
+    config.operator = args.operator.parse()?;
     config.output_files_glob = args.globs;
     if let Some(path) = args.out {
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
