@@ -272,13 +272,15 @@ impl Workspace {
     /// the audit trail, one event each. Links and special files are reported whatever the globs say.
     ///
     /// # Errors
-    /// [`Backend`](ErrorKind::Backend) when `out` itself can't be listed.
+    /// None today; whatever a guest did to `out` is a result. Kept for hosts where `out` has to be fetched first.
     pub fn collect(&self, rules: &CollectRules, audit: &AuditScope) -> Result<Collected> {
         let mut walk = Walk { rules, audit, seen: 0, bytes: 0, held: 0, found: Collected::default() };
-        let names = walk
-            .list(self.area(Area::Out), "")
-            .map_err(|error| SkillRuntimeError::backend("could not list /workspace/out", error).operation("collect"))?;
-        walk.folder(self.area(Area::Out), "", names, 0);
+        let out = self.area(Area::Out);
+        // A guest that runs as our user can take the rights from `out` itself: its own loss, not a failure of ours.
+        match walk.list(out, "") {
+            Ok(names) => walk.folder(out, "", names, 0),
+            Err(_) => walk.skip(".", SkipReason::Unreadable),
+        }
         let mut found = walk.found;
         found.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
@@ -370,17 +372,21 @@ impl Walk<'_> {
         };
         // By its size first: a sparse file of terabytes costs its guest nothing, and must cost us nothing.
         let size = fits(metadata.len())?;
-        let mut head =
-            Head { bytes: Vec::new(), keep: if self.held + size <= MAX_HELD_BYTES { size } else { SNIFFED } };
+        let mut head = Head {
+            bytes: Vec::new(),
+            keep: if self.held.saturating_add(size) <= MAX_HELD_BYTES { size } else { SNIFFED },
+        };
         let limit = self.rules.max_file_bytes.min(left);
         let hashed = hash_into(&mut file, size, limit, &mut head).map_err(|_| SkipReason::Unreadable)?;
         fits(hashed.bytes)?;
         self.bytes += hashed.bytes;
         let media_type = media_type(path, &head.bytes, hashed.bytes);
-        let held = (head.bytes.len() as u64 == hashed.bytes && self.held + hashed.bytes <= MAX_HELD_BYTES).then(|| {
-            self.held += hashed.bytes;
-            Bytes::from(head.bytes)
-        });
+        let held = (head.bytes.len() as u64 == hashed.bytes
+            && self.held.saturating_add(hashed.bytes) <= MAX_HELD_BYTES)
+            .then(|| {
+                self.held += hashed.bytes;
+                Bytes::from(head.bytes)
+            });
         let executable = is_executable(&metadata);
         Ok(OutputFile {
             path: path.to_owned(),
@@ -413,7 +419,7 @@ struct Head {
 impl io::Write for Head {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let room = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(self.bytes.len());
-        self.bytes.extend(data.iter().take(room));
+        self.bytes.extend_from_slice(data.get(..room).unwrap_or(data));
         Ok(data.len())
     }
 

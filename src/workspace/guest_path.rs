@@ -312,4 +312,29 @@ mod tests {
         assert!(GuestPath::root().in_area().is_err());
         assert!("relative".parse::<GuestPath>().is_err());
     }
+
+    proptest::proptest! {
+        /// Against a model on lists of parts: whatever is accepted lies below the root and says the same again.
+        #[test]
+        fn what_is_accepted_lies_in_the_workspace(
+            parts in proptest::collection::vec("\\.{0,3}|[a-z./\\\\ü\u{7}]{1,4}|workspace|out", 0..6),
+            absolute in proptest::bool::ANY,
+        ) {
+            let text = format!("{}{}", if absolute { "/workspace/" } else { "" }, parts.join("/"));
+            let names: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+            let rooted = text.starts_with('/');
+            let bad = |name: &&str| *name == ".." || name.contains(['\\', '\u{7}']);
+            let outside = rooted && names.first() != Some(&"workspace");
+            let expected = (!text.is_empty() && !outside && !names.iter().any(bad)).then(|| {
+                let below = if rooted { names.get(1..).unwrap_or_default() } else { &names };
+                let base = if rooted { &[][..] } else { &["skill"][..] };
+                [base, below].concat()
+            });
+            let found = parse(&text).ok();
+            proptest::prop_assert_eq!(found.as_ref().map(|path| path.parts().to_vec()), expected.map(|parts| parts.iter().map(|part| (*part).to_owned()).collect()));
+            if let Some(path) = found {
+                proptest::prop_assert_eq!(path.to_string().parse::<GuestPath>().unwrap(), path);
+            }
+        }
+    }
 }

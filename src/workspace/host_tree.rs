@@ -32,6 +32,9 @@ pub const MAX_TREE_FILE_BYTES: u64 = 512 << 20;
 /// Bytes of all files together.
 pub const MAX_TREE_BYTES: u64 = 2 << 30;
 
+/// Bytes of a path in a tree: what a [`GuestPath`](super::GuestPath) holds, less `/workspace/in/` and a long name.
+pub const MAX_TREE_PATH_BYTES: usize = 1_700;
+
 /// Names the encoding behind [`HostTree::digest`], so that it can change without two meanings for one digest.
 const DIGEST_DOMAIN: &[u8] = b"skillcell tree v1\n";
 
@@ -223,6 +226,9 @@ impl Walk<'_> {
             let name = utf8(&name, &self.path(logical))?;
             check_name(name).map_err(|why| self.denied(&below(logical, name), &format!("{why}; rename it")))?;
             let (logical, real) = (below(logical, name), below(real, name));
+            if logical.len() > MAX_TREE_PATH_BYTES {
+                return Err(self.over(&logical, format!("has a path longer than {MAX_TREE_PATH_BYTES} bytes")));
+            }
             match kind {
                 EntryKind::File => self.file(dir, name, logical, real)?,
                 EntryKind::Folder => {

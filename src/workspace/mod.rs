@@ -23,6 +23,8 @@ pub use collect::{
 };
 pub use export::Overwrite;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
-pub use host_tree::{HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, TreeEntry};
+pub use host_tree::{
+    HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
+};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};

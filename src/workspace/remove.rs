@@ -5,6 +5,7 @@
 //! this remover holds three folders open at most: a folder inside a folder is moved up to the top, where it becomes one
 //! more to empty. Nothing is followed through a link.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
@@ -15,6 +16,26 @@ use cap_std::fs::Dir;
 const MAX_PENDING: usize = 1_024;
 /// Passes that removed nothing before giving up: something else keeps making entries, or can't be removed.
 const MAX_IDLE_PASSES: usize = 3;
+
+/// Entries met before giving up. No disk of ours holds as many; a process that escaped could go on for ever.
+const MAX_SEEN: u64 = 50_000_000;
+
+/// What one removal did so far.
+#[derive(Default)]
+struct Done {
+    hoisted: Cell<u64>,
+    seen: Cell<u64>,
+}
+
+impl Done {
+    fn count(&self) -> io::Result<()> {
+        self.seen.set(self.seen.get() + 1);
+        if self.seen.get() <= MAX_SEEN {
+            return Ok(());
+        }
+        Err(io::Error::other("entries appear as fast as they are removed; end the process that makes them"))
+    }
+}
 
 /// Empties the folder behind `top`, known to `parent` as `name`, and removes it there.
 pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir) -> io::Result<()> {
@@ -32,11 +53,11 @@ pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir) -> io::Result<()>
 }
 
 fn empty(top: &Dir) -> io::Result<()> {
-    let mut hoisted = 0u64;
+    let done = Done::default();
     let mut idle = 0;
     loop {
         let mut pending = Vec::new();
-        let mut removed = sweep(top, &mut |name| {
+        let mut removed = sweep(top, &done, &mut |name| {
             if pending.len() < MAX_PENDING {
                 pending.push(name);
             }
@@ -47,7 +68,7 @@ fn empty(top: &Dir) -> io::Result<()> {
         }
         let mut failure = None;
         while let Some(name) = pending.pop() {
-            match flatten(top, &name, &mut hoisted, &mut pending) {
+            match flatten(top, &name, &done, &mut pending) {
                 Ok(()) => removed = true,
                 Err(error) => failure = Some(error),
             }
@@ -60,7 +81,7 @@ fn empty(top: &Dir) -> io::Result<()> {
 }
 
 /// Removes the files of `top/name`, moves its folders up, and removes it.
-fn flatten(top: &Dir, name: &OsStr, hoisted: &mut u64, pending: &mut Vec<OsString>) -> io::Result<()> {
+fn flatten(top: &Dir, name: &OsStr, done: &Done, pending: &mut Vec<OsString>) -> io::Result<()> {
     let folder = match open_or_reopen(top, name) {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -69,7 +90,7 @@ fn flatten(top: &Dir, name: &OsStr, hoisted: &mut u64, pending: &mut Vec<OsStrin
         Err(error) => return Err(error),
     };
     let mut hoist = |inner: OsString| {
-        let up = hoist(top, &folder, &inner, hoisted)?;
+        let up = hoist(top, &folder, &inner, done)?;
         if let Some(up) = up
             && pending.len() < MAX_PENDING
         {
@@ -77,10 +98,10 @@ fn flatten(top: &Dir, name: &OsStr, hoisted: &mut u64, pending: &mut Vec<OsStrin
         }
         Ok(())
     };
-    match sweep(&folder, &mut hoist) {
+    match sweep(&folder, done, &mut hoist) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             reopen(top, name);
-            sweep(&folder, &mut hoist)?;
+            sweep(&folder, done, &mut hoist)?;
         }
         other => {
             other?;
@@ -90,7 +111,7 @@ fn flatten(top: &Dir, name: &OsStr, hoisted: &mut u64, pending: &mut Vec<OsStrin
 }
 
 /// Moves `folder/inner` to a free name in `top`.
-fn hoist(top: &Dir, folder: &Dir, inner: &OsStr, hoisted: &mut u64) -> io::Result<Option<OsString>> {
+fn hoist(top: &Dir, folder: &Dir, inner: &OsStr, done: &Done) -> io::Result<Option<OsString>> {
     // Most folders are empty, and need no move.
     match folder.remove_dir(inner) {
         Ok(()) => return Ok(None),
@@ -98,8 +119,8 @@ fn hoist(top: &Dir, folder: &Dir, inner: &OsStr, hoisted: &mut u64) -> io::Resul
         Err(_) => {}
     }
     loop {
-        *hoisted += 1;
-        let up = OsString::from(format!(".skillcell-removing-{hoisted}"));
+        done.hoisted.set(done.hoisted.get() + 1);
+        let up = OsString::from(format!(".skillcell-removing-{}", done.hoisted.get()));
         match folder.rename(inner, top, &up) {
             Ok(()) => return Ok(Some(up)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -121,11 +142,12 @@ fn hoist(top: &Dir, folder: &Dir, inner: &OsStr, hoisted: &mut u64) -> io::Resul
 }
 
 /// Removes everything in `folder` that is no folder, and hands over the names of folders. Says whether it removed any.
-fn sweep(folder: &Dir, on_folder: &mut dyn FnMut(OsString) -> io::Result<()>) -> io::Result<bool> {
+fn sweep(folder: &Dir, done: &Done, on_folder: &mut dyn FnMut(OsString) -> io::Result<()>) -> io::Result<bool> {
     let mut removed = false;
     for entry in folder.entries()? {
         let entry = entry?;
         let name = entry.file_name();
+        done.count()?;
         if entry.file_type()?.is_dir() {
             on_folder(name)?;
         } else {

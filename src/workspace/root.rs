@@ -31,6 +31,8 @@ pub struct Workspace {
     pub(super) mounts: Vec<ReadOnlyMount>,
     /// Names of inputs staged so far.
     pub(super) taken: Vec<TakenName>,
+    /// Bytes of inputs copied so far.
+    pub(super) input_bytes: u64,
     removed: Mutex<bool>,
 }
 
@@ -79,6 +81,7 @@ impl Workspace {
                 areas,
                 mounts: Vec::new(),
                 taken: Vec::new(),
+                input_bytes: 0,
                 removed: Mutex::new(false),
             }),
             Err(error) => {

@@ -15,7 +15,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::guest_path::{Area, GuestPath, check_name};
-use super::host_tree::{HostTree, open_error, own_name, typed};
+use super::host_tree::{HostTree, MAX_TREE_BYTES, open_error, own_name, typed};
 use super::root::Workspace;
 use super::transfer::{CreateMode, Failure, create_new, hash_into, open_below, open_regular, shown};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -153,11 +153,27 @@ impl Workspace {
         Ok(())
     }
 
+    /// All inputs together may be no larger than one tree.
+    fn count_bytes(&mut self, input: &Input, bytes: u64) -> Result<()> {
+        self.input_bytes = self.input_bytes.saturating_add(bytes);
+        if self.input_bytes <= MAX_TREE_BYTES {
+            return Ok(());
+        }
+        Err(SkillRuntimeError::new(
+            ErrorKind::LimitExceeded,
+            format!(
+                "the inputs up to {} have more than {MAX_TREE_BYTES} bytes; leave some out, or mount them",
+                input.origin()
+            ),
+        ))
+    }
+
     fn stage_input(&mut self, input: &Input, mounts: MountSupport) -> Result<()> {
-        let folder = self.area(Area::In);
         let guest = Area::In.guest_path().join(&input.name)?;
         let path = match &input.source {
             InputSource::Bytes(bytes) => {
+                self.count_bytes(input, bytes.len() as u64)?;
+                let folder = self.area(Area::In);
                 return create_new(folder, &input.name, false, CreateMode::ReadOnly)
                     .and_then(|mut file| file.write_all(bytes))
                     .map_err(|error| write_error(&guest, error));
@@ -166,7 +182,9 @@ impl Workspace {
         };
         let is_folder = std::fs::metadata(path).map_err(|error| open_error(path, "file or folder", error))?.is_dir();
         if !is_folder {
-            return copy_tree_as(folder, &guest, &HostTree::open_file(path)?, &input.name);
+            let tree = HostTree::open_file(path)?;
+            self.count_bytes(input, tree.total_bytes())?;
+            return copy_tree_as(self.area(Area::In), &guest, &tree, &input.name);
         }
         let mount = match (&input.source, mounts) {
             (InputSource::Mount(_), MountSupport::Folders) => Some(
@@ -174,13 +192,16 @@ impl Workspace {
             ),
             (InputSource::Mount(_), MountSupport::None) | (InputSource::Copy(_) | InputSource::Bytes(_), _) => None,
         };
+        let folder = self.area(Area::In);
         // For a mount this is the folder it covers, so that a listing shows it.
         folder.create_dir(&input.name).map_err(|error| write_error(&guest, error))?;
         match mount {
             Some(dir) => self.mounts.push(ReadOnlyMount { guest, dir }),
             None => {
                 let target = folder.open_dir_nofollow(&input.name).map_err(|error| write_error(&guest, error))?;
-                copy_tree(&target, &guest, &HostTree::open_folder(path)?)?;
+                let tree = HostTree::open_folder(path)?;
+                self.count_bytes(input, tree.total_bytes())?;
+                copy_tree(&target, &guest, &tree)?;
                 seal(&target).map_err(|error| write_error(&guest, error))?;
             }
         }

@@ -316,6 +316,7 @@ fn a_folder_swapped_for_a_link_while_collecting_leaks_nothing() {
             }
             seen[1] |= found.skipped().iter().any(|skipped| skipped.reason == SkipReason::Link);
             rounds += 1;
+            assert!(rounds < 1_000_000, "the other thread stopped, or is never met: {seen:?}");
         }
         stop.store(true, Ordering::Relaxed);
     });
