@@ -1,5 +1,7 @@
 //! Reading inputs and writing outputs on a real file system.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;

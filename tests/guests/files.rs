@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     while let Some(verb) = arguments.next() {
         let mut operand = || arguments.next().unwrap_or_default();
         let (asked, result) = match verb.as_str() {
-            "exit" => return operand().parse().map_or(ExitCode::from(64), ExitCode::from),
+            "exit" => return operand().parse::<u8>().map_or(ExitCode::from(64), ExitCode::from),
             "panic" => panic!("asked to"),
             "warn" => {
                 let text = operand();
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             "folders" => (verb, Ok(folders())),
             "env" => {
                 let name = operand();
-                let value = std::env::var(&name).map_err(|_| io::ErrorKind::NotFound.into());
+                let value = std::env::var(&name).map_err(|_| io::Error::from(io::ErrorKind::NotFound));
                 (format!("env {name}"), value)
             }
             "read" | "remove" | "mkdir" | "list" | "size" => {

@@ -120,6 +120,10 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection> {
     // `parse_all` goes down into the modules of a component; what those import is the component's own business.
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(bytes) {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "a foreign enum of all sections; most say nothing to a user"
+        )]
         match payload? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),

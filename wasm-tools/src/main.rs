@@ -112,7 +112,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
         }
         Verb::Inspect { file, json } => {
-            let inspection = named(&file, |bytes| inspect(bytes))?;
+            let inspection = named(&file, inspect)?;
             print(&if json { serde_json::to_string_pretty(&inspection)? } else { described(&inspection) })?;
             return Ok(if inspection.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

@@ -1,5 +1,7 @@
 //! Building real guests. These tests need a compiler for guests and fail with the remedy where there is none.
 
+#![expect(clippy::panic, reason = "the helpers of tests are tests too")]
+
 use std::fs;
 use std::path::Path;
 

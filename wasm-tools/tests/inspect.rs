@@ -1,5 +1,7 @@
 //! What `inspect` and `wrap` say about small modules, and about bytes that are none.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
 use skillcell_wasm_tools::{Kind, inspect, wrap};
 
 fn module(text: &str) -> Vec<u8> {
