@@ -188,7 +188,8 @@ fn only_backends_names_a_runtime() {
         for runtime in &names {
             if code.contains(&format!("\"{runtime}\"")) {
                 // An extension and a kind of isolation aren't runtimes.
-                let excused = *runtime == "wasm" && matches!(name.as_str(), "src/step/command.rs" | "src/policy/tier.rs");
+                let excused =
+                    *runtime == "wasm" && matches!(name.as_str(), "src/step/command.rs" | "src/policy/tier.rs");
                 if !excused {
                     findings.push(format!("{name}: names the runtime \"{runtime}\""));
                 }

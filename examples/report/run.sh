@@ -22,8 +22,7 @@ fi
 sh "$root/tests/debian-packages" guests
 
 say "building skillcell (the first time takes some minutes)"
-cargo build --release --locked
-cargo build --release --locked --package skillcell-wasm-tools
+cargo build --release --locked --package skillcell --package skillcell-wasm-tools
 
 guest="$target/guests/report.wasm"
 say "building the guest"

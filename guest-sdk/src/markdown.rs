@@ -132,8 +132,8 @@ fn escape(text: &str) -> String {
         match character {
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '~' => escaped.extend(['\\', character]),
             '#' | '+' | '-' | '=' if starts_line => escaped.extend(['\\', character]),
-            // `1. ` and `1) ` at the start of a line begin a list.
-            '.' | ')' if trimmed[..position].bytes().all(|byte| byte.is_ascii_digit()) && !starts_line => {
+            // `1. ` and `1) ` at the start of a line begin a list; `1.5` doesn't.
+            '.' | ')' if !starts_line && begins_numbered_item(trimmed, position) => {
                 escaped.extend(['\\', character]);
             }
             '&' => escaped.push_str("&amp;"),
@@ -142,6 +142,12 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Whether only digits stand before the mark at `position`, and a space or nothing after it.
+fn begins_numbered_item(text: &str, position: usize) -> bool {
+    let (before, after) = text.split_at(position);
+    before.bytes().all(|byte| byte.is_ascii_digit()) && after.chars().nth(1).is_none_or(char::is_whitespace)
 }
 
 #[cfg(test)]
@@ -164,7 +170,8 @@ mod tests {
             ("- b", "\\- b"),
             ("a-b #1", "a-b #1"),
             ("1. b", "1\\. b"),
-            ("1.5", "1\\.5"),
+            ("1.5", "1.5"),
+            ("2)", "2\\)"),
             ("v1.5", "v1.5"),
             ("![x](http://y)", "!\\[x\\](http://y)"),
             ("<b>&amp;", "\\<b\\>&amp;amp;"),
