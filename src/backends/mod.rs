@@ -6,6 +6,8 @@
 mod child;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
+#[cfg(feature = "wasm")]
+mod wasm;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -18,11 +20,13 @@ pub fn builtin_registry() -> RuntimeRegistry {
     let registry = RuntimeRegistry::new();
     #[cfg(all(feature = "local", target_os = "linux"))]
     let registry = with(registry, "local", || Arc::new(local::LocalRuntime));
+    #[cfg(feature = "wasm")]
+    let registry = with(registry, "wasm", || Arc::new(wasm::WasmRuntime));
     registry
 }
 
 /// Adds one built-in runtime. Names in this file are right by construction, so the error can't be; a test looks.
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(any(all(feature = "local", target_os = "linux"), feature = "wasm"))]
 fn with(
     mut registry: RuntimeRegistry,
     name: &str,

@@ -142,7 +142,7 @@ pub struct PrepareContext<'a> {
     /// Where boundary events go.
     pub audit: &'a AuditScope,
     /// Told about work that takes long (a first compile, a pull).
-    pub progress: &'a dyn Progress,
+    pub progress: &'a Arc<dyn Progress>,
 }
 
 /// Hears about work that takes long, so that a terminal can show it. Called from any thread.

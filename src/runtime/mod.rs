@@ -6,6 +6,7 @@
 
 mod command;
 mod contract;
+mod guest_env;
 mod handle;
 mod output;
 mod registry;
@@ -14,6 +15,7 @@ mod table;
 
 pub use command::{RunCommand, RuntimeConfig, Stdin};
 pub use contract::{Availability, PrepareContext, Progress, SilentProgress, SkillRuntime};
+pub use guest_env::guest_env;
 pub use handle::SkillRuntimeHandle;
 pub use output::{CapturedOutput, OutputCapture, OutputSink, Stream};
 pub use registry::{RuntimeFactory, RuntimeRegistry};

@@ -111,12 +111,8 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
     audit.allow(Layer::Files, "stage", skill.name(), "")?;
 
     let prepared = {
-        let prepare = PrepareContext {
-            policy: &plan.policy,
-            config: &plan.runtime_config,
-            audit,
-            progress: context.progress.as_ref(),
-        };
+        let prepare =
+            PrepareContext { policy: &plan.policy, config: &plan.runtime_config, audit, progress: &context.progress };
         plan.runtime.prepare(&skill, workspace.clone(), &prepare).await
     };
     context.progress.done();

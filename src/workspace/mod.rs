@@ -11,6 +11,7 @@ mod collect;
 mod export;
 mod guest_path;
 mod host_tree;
+mod private_dir;
 mod remove;
 mod root;
 mod stage;
@@ -26,5 +27,6 @@ pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
 pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
+pub use private_dir::{PrivateDir, read_whole};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
 use skillcell::policy::{EnforcementMode, Limits};
-use skillcell::runtime::{PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress};
+use skillcell::runtime::{PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use skillcell::workspace::{Area, Workspace};
 use skillcell::{Result, SandboxPolicy, SkillRuntime, SkillRuntimeHandle};
@@ -32,7 +32,8 @@ impl Prepared {
         let policy = SandboxPolicy { limits, mode: EnforcementMode::BestEffort, ..SandboxPolicy::default() };
         let runtime = skillcell::get_skill_runtime("local").unwrap();
         let config = RuntimeConfig::default();
-        let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &SilentProgress };
+        let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
+        let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };
         let handle = runtime.prepare(&skill, workspace.clone(), &context).await.unwrap();
         Self { runtime, handle, sink, workspace }
     }

@@ -1,5 +1,6 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;

@@ -1,0 +1,89 @@
+//! The one seam where the guest's world is built: preopens, standard streams, environment, network.
+//!
+//! Invariant: the guest sees the five areas and the read-only mounts, nothing else, and no network.
+
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use super::limits::Limiter;
+use super::stdio::{FileInput, Output};
+use crate::error::{Result, SkillRuntimeError};
+use crate::policy::Limits;
+use crate::runtime::{RunCommand, Stdin, Stream, guest_env};
+use crate::workspace::{Area, Workspace};
+
+/// The most random bytes of one call; a guest that needs more calls again.
+const MAX_RANDOM_BYTES: u64 = 64 << 10;
+/// Things that aren't open files but stand in the same table: preopens, streams, pollables of one call.
+const TABLE_MARGIN: usize = 64;
+
+/// What a store holds for its guest.
+pub(super) struct Guest {
+    pub(super) wasi: WasiP1Ctx,
+    pub(super) limiter: Limiter,
+}
+
+impl WasiView for Guest {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.wasi.ctx()
+    }
+}
+
+impl Guest {
+    /// Builds the guest's world.
+    pub(super) fn new(workspace: &Workspace, command: &RunCommand, limits: &Limits, output: &Output) -> Result<Self> {
+        let mut wasi = WasiCtxBuilder::new();
+        wasi.args(command.argv()).max_random_size(MAX_RANDOM_BYTES).initial_cwd(command.cwd.to_string());
+        wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
+        // The guest has a thread of its own, so a file call may hold it up.
+        wasi.allow_blocking_current_thread(true);
+        for (name, value) in guest_env(command)?.iter() {
+            wasi.env(name, value);
+        }
+        match &command.stdin {
+            Stdin::Closed => {}
+            Stdin::Bytes(bytes) => {
+                wasi.stdin(MemoryInputPipe::new(bytes.clone()));
+            }
+            Stdin::File(file) => {
+                wasi.stdin(FileInput::new(file.clone()));
+            }
+        }
+        wasi.stdout(output.stream(Stream::Stdout)).stderr(output.stream(Stream::Stderr));
+        for area in Area::ALL {
+            let perms = if area.writable() { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            let guest = area.guest_path().to_string();
+            wasi.preopened_dir(workspace.ambient_root().join(area.name()), &guest, perms).map_err(|error| {
+                SkillRuntimeError::backend(format!("{guest} could not be opened for the guest"), format!("{error:#}"))
+            })?;
+        }
+        for mount in workspace.mounts() {
+            let guest = mount.guest.to_string();
+            let path = handle_path(&mount.dir)?;
+            wasi.preopened_dir(path, &guest, FsPerms::ReadOnly).map_err(|error| {
+                SkillRuntimeError::backend(
+                    format!("the mount {guest} could not be opened for the guest"),
+                    format!("{error:#}"),
+                )
+            })?;
+        }
+        let mut wasi = wasi.build_p1();
+        let open_files = usize::try_from(limits.open_files).unwrap_or(usize::MAX);
+        wasi.ctx().table.set_max_capacity(open_files.saturating_add(TABLE_MARGIN));
+        Ok(Self { wasi, limiter: Limiter::new(limits.memory, limits.table_elements) })
+    }
+}
+
+/// A path that leads to an open folder, so that a swap of its host path since it was opened changes nothing.
+#[cfg(target_os = "linux")]
+fn handle_path(dir: &cap_std::fs::Dir) -> Result<std::path::PathBuf> {
+    use std::os::fd::AsRawFd;
+    Ok(format!("/proc/self/fd/{}", dir.as_raw_fd()).into())
+}
+
+/// Elsewhere no such path exists: [`MountSupport`](crate::workspace::MountSupport) says so, and inputs are copied.
+#[cfg(not(target_os = "linux"))]
+fn handle_path(_dir: &cap_std::fs::Dir) -> Result<std::path::PathBuf> {
+    Err(SkillRuntimeError::invalid("this system can't show a folder without copying it; give it as a copied input"))
+}

@@ -1,0 +1,149 @@
+//! The runtime `wasm`: WebAssembly modules and components in this process, with nothing but the workspace in reach.
+//!
+//! It starts no process, opens no socket, and gives a guest neither a host path nor the host's environment. The engine
+//! is wasmtime; `guest.rs` is the seam where a guest's world is built, `program.rs` the one where interpreters will be
+//! plugged in.
+
+mod cache;
+mod disk;
+mod engine;
+mod guest;
+mod interrupt;
+mod limits;
+mod program;
+mod run;
+mod stdio;
+mod trap;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+
+use self::cache::CompileCache;
+use crate::audit::Layer;
+use crate::error::{Result, SkillRuntimeError};
+use crate::policy::{Isolation, RuntimeCapabilities, Support};
+use crate::runtime::{
+    Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
+    SkillRuntimeHandle, Termination,
+};
+use crate::skill::VerifiedSkill;
+use crate::workspace::{MountSupport, Workspace};
+
+/// The registered name.
+const NAME: &str = "wasm";
+/// Option: the folder for compiled code, in the place of this user's cache folder; empty for none.
+const CACHE_DIR: &str = "cache_dir";
+
+/// WebAssembly with WASI preview 1 and 2.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WasmRuntime;
+
+/// What `prepare` keeps for `run`.
+struct Prepared {
+    workspace: Arc<Workspace>,
+    cache: Arc<CompileCache>,
+    progress: Arc<dyn Progress>,
+}
+
+#[async_trait]
+impl SkillRuntime for WasmRuntime {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> RuntimeCapabilities {
+        RuntimeCapabilities {
+            files: Support::Enforced,
+            network_none: Support::Enforced,
+            wall_time: Support::Enforced,
+            fuel: Support::Enforced,
+            memory: Support::Enforced,
+            // A guest has no way to start one.
+            processes: Support::Enforced,
+            output: Support::Enforced,
+            // By looking every few milliseconds; see `disk.rs` for what may lie there when the run ends.
+            disk: Support::Enforced,
+            ..RuntimeCapabilities::none(Isolation::Wasm)
+        }
+    }
+
+    fn mount_support(&self) -> MountSupport {
+        if cfg!(target_os = "linux") { MountSupport::Folders } else { MountSupport::None }
+    }
+
+    async fn availability(&self) -> Availability {
+        Availability::Available { detail: "built in (wasmtime 48)".to_owned() }
+    }
+
+    fn check_config(&self, config: &RuntimeConfig) -> Result<()> {
+        config.only(NAME, &[CACHE_DIR])?;
+        let folder = config.string(CACHE_DIR)?;
+        if folder.is_some_and(|folder| !folder.is_empty() && !Path::new(folder).is_absolute()) {
+            return Err(SkillRuntimeError::invalid(
+                "runtime_config['cache_dir'] must be an absolute path, or empty for no cache",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn prepare(
+        &self,
+        _skill: &VerifiedSkill,
+        workspace: Arc<Workspace>,
+        context: &PrepareContext<'_>,
+    ) -> Result<SkillRuntimeHandle> {
+        self.check_config(context.config)?;
+        let report = self.enforcement(context.policy);
+        report.gate()?;
+        let prepared = Prepared {
+            workspace: workspace.clone(),
+            cache: compile_cache(context.config)?,
+            progress: context.progress.clone(),
+        };
+        Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), prepared))
+    }
+
+    async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
+        let prepared = handle.state::<Prepared>()?;
+        let job = run::Job {
+            workspace: prepared.workspace.clone(),
+            limits: handle.policy().limits.clone(),
+            cache: prepared.cache.clone(),
+            progress: prepared.progress.clone(),
+        };
+        let result = run::run(job, command).await.map_err(|error| error.operation("run"))?;
+        if let Some(limit) = limit_name(&result.termination) {
+            handle.audit().deny(Layer::Limit, limit, command.program(), &result.termination.to_string());
+        }
+        Ok(result)
+    }
+
+    async fn cleanup(&self, _handle: &SkillRuntimeHandle) -> Result<()> {
+        // A guest ends with the future of its run; engines and compiled code are shared by the process.
+        Ok(())
+    }
+}
+
+/// The cache that the options name. The default one is opened once per process.
+fn compile_cache(config: &RuntimeConfig) -> Result<Arc<CompileCache>> {
+    static DEFAULT: OnceLock<Arc<CompileCache>> = OnceLock::new();
+    match config.string(CACHE_DIR)? {
+        None => Ok(DEFAULT.get_or_init(|| Arc::new(CompileCache::default_place())).clone()),
+        Some("") => Ok(Arc::new(CompileCache::off())),
+        Some(folder) => Ok(Arc::new(CompileCache::at(Path::new(folder))?)),
+    }
+}
+
+/// The limit that ended a run, if one did.
+fn limit_name(termination: &Termination) -> Option<&'static str> {
+    match termination {
+        Termination::TimedOut => Some("time_limit"),
+        Termination::OutOfFuel => Some("fuel_limit"),
+        Termination::OutOfMemory => Some("memory_limit"),
+        Termination::OutputLimit => Some("output_limit"),
+        Termination::DiskLimit => Some("disk_limit"),
+        Termination::Exited(_) | Termination::Signaled(_) | Termination::Trapped(_) | Termination::Cancelled => None,
+    }
+}

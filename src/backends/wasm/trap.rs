@@ -1,0 +1,52 @@
+//! Errors of the engine turned into [`Termination`]s and clear messages.
+
+use wasmtime::{Trap as EngineTrap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use crate::error::SkillRuntimeError;
+use crate::runtime::{Termination, Trap};
+
+/// Innermost functions named in a message: more is noise.
+const NAMED_FRAMES: usize = 5;
+
+/// How a run that ended with an error of the engine ended.
+pub(super) fn termination(error: &wasmtime::Error) -> Termination {
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return Termination::Exited(exit.0);
+    }
+    let trap = error.downcast_ref::<EngineTrap>().copied();
+    if trap == Some(EngineTrap::OutOfFuel) {
+        return Termination::OutOfFuel;
+    }
+    let code = trap.map_or_else(|| "host_error".to_owned(), |trap| snake_case(&format!("{trap:?}")));
+    let mut message = trap.map_or_else(|| format!("{:#}", error.root_cause()), |trap| trap.to_string());
+    let names: Vec<String> = error
+        .downcast_ref::<WasmBacktrace>()
+        .into_iter()
+        .flat_map(|backtrace| backtrace.frames())
+        .filter_map(|frame| frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name))))
+        .take(NAMED_FRAMES)
+        .collect();
+    if !names.is_empty() {
+        message.push_str(&format!(" in {}", names.join(" < ")));
+    }
+    Termination::Trapped(Trap { code, message })
+}
+
+/// A module that can't be loaded.
+pub(super) fn load_error(name: &str, error: &wasmtime::Error) -> SkillRuntimeError {
+    SkillRuntimeError::invalid(format!(
+        "'{name}' can't be loaded: {error:#}; give a core module for WASI preview 1 or a component that exports wasi:cli/run"
+    ))
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
