@@ -192,7 +192,7 @@ mod tests {
         private.write("open", &[b"x"]).unwrap();
         fs::set_permissions(path.join("open"), Permissions::from_mode(0o666)).unwrap();
         assert!(private.read("open").is_none(), "a file that others can write");
-        fs::write(parent.path().join("elsewhere"), "x").unwrap();
+        Dir::open_ambient_dir(parent.path(), ambient_authority()).unwrap().write("elsewhere", "x").unwrap();
         symlink("../elsewhere", path.join("link")).unwrap();
         assert!(private.read("link").is_none(), "a link");
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,9 @@
 //! The command as people and scripts use it: what stands on which stream, exit codes, JSON, refusals.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests read files, start the command, and fail by panicking"
+)]
 
 use std::fs;
 use std::io::Write;

@@ -65,7 +65,9 @@ struct Programs {
 impl Host {
     /// The engine for these settings.
     pub(super) fn get(settings: Settings) -> Result<Arc<Self>> {
-        static HOSTS: OnceLock<Mutex<Vec<(Settings, Arc<Host>)>>> = OnceLock::new();
+        /// The newest last.
+        type Hosts = Vec<(Settings, Arc<Host>)>;
+        static HOSTS: OnceLock<Mutex<Hosts>> = OnceLock::new();
         let mut hosts = HOSTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = hosts.iter().find(|(known, _)| *known == settings) {
             return Ok(Arc::clone(host));

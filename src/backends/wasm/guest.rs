@@ -69,10 +69,21 @@ impl Guest {
             })?;
         }
         let mut wasi = wasi.build_p1();
-        let open_files = usize::try_from(limits.open_files).unwrap_or(usize::MAX);
-        wasi.ctx().table.set_max_capacity(open_files.saturating_add(TABLE_MARGIN));
+        wasi.ctx().table.set_max_capacity(open_files(limits));
         Ok(Self { wasi, limiter: Limiter::new(limits.memory, limits.table_elements) })
     }
+}
+
+/// How many things a guest may have open. Its files are files of the host's process, which must keep some for itself:
+/// whatever the limit says, no guest gets more than half of what the process may open.
+fn open_files(limits: &Limits) -> usize {
+    let asked = u64::from(limits.open_files);
+    #[cfg(unix)]
+    let asked = {
+        let process = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        process.map_or(asked, |process| asked.min(process / 2))
+    };
+    usize::try_from(asked).unwrap_or(usize::MAX).saturating_add(TABLE_MARGIN)
 }
 
 /// A path that leads to an open folder, so that a swap of its host path since it was opened changes nothing.

@@ -148,10 +148,6 @@ fn live(
     let loaded = host.load(&program, &job.cache, job.progress.as_ref());
     job.progress.done();
     let ready = loaded?;
-    if interrupt.fired().is_some() {
-        // It took so long to compile that nobody waits any more.
-        return Ok((interrupted(interrupt), Usage::default()));
-    }
     let guest = Guest::new(&job.workspace, command, &job.limits, output)?;
     let mut store = Store::new(&host.engine, guest);
     store.limiter(|guest| &mut guest.limiter);
@@ -165,9 +161,13 @@ fn live(
             .set_fuel(fuel)
             .map_err(|error| SkillRuntimeError::backend("fuel could not be set", format!("{error:#}")))?;
     }
+    // Looked at after the epoch's deadline was set: an interrupt from here on moves the epoch past it, one from before
+    // is seen here. The other way round, one in between would be heard by nobody.
+    if interrupt.fired().is_some() {
+        return Ok((interrupted(interrupt), Usage::default()));
+    }
     running.store(true, Ordering::SeqCst);
     let clock = CpuClock::start();
-    // An interrupt that came between the look above and here finds the epoch already passed, or is seen by the wait.
     let called = executor.block_on(async {
         tokio::select! {
             biased;

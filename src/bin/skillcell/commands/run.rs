@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use skillcell::audit::JsonlFileSink;
 use skillcell::policy::{EnforcementMode, parse_duration, parse_size};
-use skillcell::runtime::{CapturedOutput, OutputSink, Stdin, Stream};
+use skillcell::runtime::{CapturedOutput, OutputSink, Stdin, Stream, Termination};
 use skillcell::skill::{SkillSource, TrustPolicy};
 use skillcell::step::{AgentSkillStepConfig, OutputDelivery, StepContext, StepResult, execute};
 use skillcell::workspace::{Input, Overwrite};
@@ -318,7 +318,7 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
         let printed = terminal::print_bytes(&line(&document(result)));
         return if printed == ExitCode::SUCCESS { ExitCode::from(code) } else { printed };
     }
-    if !matches!(result.run.termination, skillcell::runtime::Termination::Exited(_)) {
+    if !matches!(result.run.termination, Termination::Exited(_)) {
         terminal::note(&format!("the script was {}", ended(&result.run.termination)));
     }
     for skipped in &result.skipped {
@@ -335,10 +335,17 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn ended(termination: &skillcell::runtime::Termination) -> String {
+fn ended(termination: &Termination) -> String {
     match termination {
-        skillcell::runtime::Termination::Trapped(trap) => format!("stopped by a trap: {}", trap.message),
-        other => other.to_string(),
+        Termination::Trapped(trap) => format!("stopped by a trap: {}", trap.message),
+        Termination::Exited(_)
+        | Termination::Signaled(_)
+        | Termination::TimedOut
+        | Termination::OutOfFuel
+        | Termination::OutOfMemory
+        | Termination::OutputLimit
+        | Termination::DiskLimit
+        | Termination::Cancelled => termination.to_string(),
     }
 }
 
