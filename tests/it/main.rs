@@ -1,5 +1,7 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
 #[cfg(all(feature = "local", target_os = "linux"))]

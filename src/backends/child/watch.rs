@@ -53,6 +53,12 @@ impl Watch {
         }
     }
 
+    /// Leaves the number of processes to the kernel.
+    pub(super) fn without_processes(mut self) -> Self {
+        self.processes = usize::MAX - TREE_SLACK;
+        self
+    }
+
     /// One look. `None` when all is well, or when the supervisor is gone.
     pub(super) async fn look(&mut self, supervisor: Option<u32>) -> Option<Excess> {
         let supervisor = supervisor?;

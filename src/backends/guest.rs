@@ -1,0 +1,125 @@
+//! What the runtimes of the operating system share about a guest: its fixed environment, programs of its own, what is
+//! watched, and how the end of a run is told.
+//!
+//! Invariant: nothing of the host's environment is in a guest's.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use cap_std::fs::PermissionsExt;
+
+use super::child::{ChildEnd, DiskWatch};
+use crate::audit::Layer;
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::runtime::{RunCommand, RuntimeRunResult, SkillRuntimeHandle};
+use crate::workspace::{Area, GuestPath, Workspace};
+
+/// The search path of a guest: the system's folders. The folder of an interpreter that lies elsewhere is put before it.
+pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The environment every guest gets, sorted by name. `place` says where the guest finds a guest path.
+pub(super) fn fixed_environment(
+    place: impl Fn(&GuestPath) -> OsString,
+    interpreter_folder: Option<&Path>,
+    cwd: &GuestPath,
+) -> Vec<(String, OsString)> {
+    let area = |area: Area| place(&area.guest_path());
+    let mut path = OsString::new();
+    if let Some(folder) = interpreter_folder
+        && !std::env::split_paths(SYSTEM_PATH).any(|known| known == folder)
+    {
+        path.push(folder);
+        path.push(":");
+    }
+    path.push(SYSTEM_PATH);
+    vec![
+        ("HOME".into(), area(Area::Tmp)),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("PATH".into(), path),
+        ("PWD".into(), place(cwd)),
+        // A skill's folder is read-only; where it isn't, a cache of compiled files would change it.
+        ("PYTHONDONTWRITEBYTECODE".into(), "1".into()),
+        ("SKILL_DIR".into(), area(Area::Skill)),
+        ("TMPDIR".into(), area(Area::Tmp)),
+        ("WORKSPACE_IN".into(), area(Area::In)),
+        ("WORKSPACE_OUT".into(), area(Area::Out)),
+    ]
+}
+
+/// Puts a variable over what is there.
+pub(super) fn set_variable(env: &mut Vec<(String, OsString)>, name: &str, value: OsString) {
+    env.retain(|(known, _)| known != name);
+    env.push((name.to_owned(), value));
+}
+
+/// A program that lies in the workspace itself, checked: a regular file, executable, no module of another machine.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound), [`PathDenied`](ErrorKind::PathDenied), [`InvalidConfig`](ErrorKind::InvalidConfig).
+pub(super) fn own_program(workspace: &Workspace, name: &str) -> Result<GuestPath> {
+    let path: GuestPath = name.parse()?;
+    if matches!(path.extension().as_deref(), Some("wasm" | "wat")) {
+        return Err(SkillRuntimeError::invalid(format!(
+            "'{path}' is a WebAssembly module, which this machine can't run as a program; use --runtime wasm"
+        )));
+    }
+    let (area, inside) = path.in_area()?;
+    let metadata = workspace.area(area).symlink_metadata(&inside).map_err(|error| not_there(&path, &error))?;
+    if !metadata.is_file() {
+        return Err(SkillRuntimeError::new(
+            ErrorKind::PathDenied,
+            format!("'{path}' is not a regular file, so it can't be run"),
+        ));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(SkillRuntimeError::invalid(format!(
+            "'{path}' has no execute permission; set it in the skill, or name the interpreter first (python3 {path})"
+        )));
+    }
+    Ok(path)
+}
+
+/// The error for a guest path that can't be opened.
+pub(super) fn not_there(path: &GuestPath, error: &std::io::Error) -> SkillRuntimeError {
+    let (kind, what) = if error.kind() == std::io::ErrorKind::NotFound {
+        (ErrorKind::NotFound, "does not exist")
+    } else {
+        (
+            ErrorKind::PathDenied,
+            "can't be opened: a link out of the workspace, a file where a folder must be, or no permission",
+        )
+    };
+    SkillRuntimeError::new(kind, format!("'{path}' {what}"))
+}
+
+/// The folders a guest of ours is meant to write to, with the policy's limits for them.
+pub(super) fn watched(handle: &SkillRuntimeHandle) -> Result<DiskWatch> {
+    let clone = |area: Area| {
+        let folder = handle.workspace().area(area).try_clone();
+        folder.map_err(|error| SkillRuntimeError::backend(format!("could not open {}", area.guest_path()), error))
+    };
+    let limits = &handle.policy().limits;
+    Ok(DiskWatch { folders: vec![clone(Area::Out)?, clone(Area::Tmp)?], bytes: limits.disk, files: limits.files })
+}
+
+/// Tells the audit trail how a run ended, and makes the result.
+pub(super) fn concluded(handle: &SkillRuntimeHandle, command: &RunCommand, end: ChildEnd) -> RuntimeRunResult {
+    if let Some(limit) = end.limit {
+        handle.audit().deny(Layer::Limit, limit, command.program(), &end.termination.to_string());
+    }
+    if end.left_behind {
+        handle.audit().deny(
+            Layer::Process,
+            "sweep",
+            command.program(),
+            "processes kept forking faster than they could be killed; some may be left",
+        );
+    }
+    RuntimeRunResult {
+        termination: end.termination,
+        stdout: end.stdout,
+        stderr: end.stderr,
+        duration: end.duration,
+        usage: end.usage,
+    }
+}
