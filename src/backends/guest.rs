@@ -4,7 +4,7 @@
 //! Invariant: nothing of the host's environment is in a guest's.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::PermissionsExt;
 
@@ -50,6 +50,43 @@ pub(super) fn fixed_environment(
 pub(super) fn set_variable(env: &mut Vec<(String, OsString)>, name: &str, value: OsString) {
     env.retain(|(known, _)| known != name);
     env.push((name.to_owned(), value));
+}
+
+/// A world whose `/workspace` lies elsewhere, for runtimes that can't put it there. What is a guest path as a whole is
+/// translated; nothing is replaced inside longer text.
+pub(super) struct Elsewhere {
+    /// The folder in the place of `/workspace`, as the guest sees it.
+    pub(super) root: PathBuf,
+}
+
+impl Elsewhere {
+    /// Where the guest finds a guest path.
+    pub(super) fn path(&self, path: &GuestPath) -> PathBuf {
+        let mut place = self.root.clone();
+        place.extend(path.parts());
+        place
+    }
+
+    /// Translates a text that is a guest path as a whole.
+    pub(super) fn text(&self, text: &str) -> OsString {
+        match text.parse::<GuestPath>() {
+            Ok(path) if path.parts().is_empty() || path.area().is_some() => self.path(&path).into_os_string(),
+            Ok(_) | Err(_) => text.into(),
+        }
+    }
+
+    /// As [`text`](Self::text), and what follows `=` in `--option=/workspace/…`.
+    pub(super) fn argument(&self, argument: &str) -> OsString {
+        match argument.split_once('=') {
+            Some((option, value)) if option.starts_with('-') => {
+                let mut whole = OsString::from(option);
+                whole.push("=");
+                whole.push(self.text(value));
+                whole
+            }
+            Some(_) | None => self.text(argument),
+        }
+    }
 }
 
 /// A program that lies in the workspace itself, checked: a regular file, executable, no module of another machine.
@@ -121,5 +158,34 @@ pub(super) fn concluded(handle: &SkillRuntimeHandle, command: &RunCommand, end: 
         stderr: end.stderr,
         duration: end.duration,
         usage: end.usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_guest_paths_are_translated() {
+        let world = Elsewhere { root: "/srv/w".into() };
+        for (given, expected) in [
+            ("/workspace/in/a b.csv", "/srv/w/in/a b.csv"),
+            ("/workspace", "/srv/w"),
+            ("--out=/workspace/out/x", "--out=/srv/w/out/x"),
+            ("-o=/workspace/out/", "-o=/srv/w/out"),
+            // Not a path as a whole, not ours, or not a path at all.
+            ("out=/workspace/out", "out=/workspace/out"),
+            ("cat /workspace/in/a", "cat /workspace/in/a"),
+            ("/workspace/in/../../etc/passwd", "/workspace/in/../../etc/passwd"),
+            ("/workspace/other", "/workspace/other"),
+            ("/workspacex", "/workspacex"),
+            ("/etc/passwd", "/etc/passwd"),
+            ("--a=b=/workspace/in", "--a=b=/workspace/in"),
+            ("workspace/in", "workspace/in"),
+            ("", ""),
+            ("--", "--"),
+        ] {
+            assert_eq!(world.argument(given), OsString::from(expected), "{given}");
+        }
     }
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cap_std::fs::Dir;
 
-use super::child::{self, ChildSpec, OnHost, Place, ProgramError, find_program};
-use super::guest::{concluded, fixed_environment, not_there, own_program, set_variable, watched};
+use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
+use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, set_variable, watched};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{Isolation, RuntimeCapabilities, Support};
@@ -41,7 +41,7 @@ struct LocalState {
     /// The host's `PATH` at the time.
     search: OsString,
     /// The workspace's folder without links, where no program is taken from.
-    root: PathBuf,
+    world: Elsewhere,
 }
 
 #[async_trait]
@@ -109,7 +109,7 @@ impl SkillRuntime for LocalRuntime {
             "runtime 'local' runs scripts directly on the host without confinement; use it for trusted skills only"
         );
         context.audit.allow(Layer::Runtime, "prepare", NAME, "not confined: files and network are the user's own")?;
-        let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), root };
+        let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), world: Elsewhere { root } };
         Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state))
     }
 
@@ -123,7 +123,14 @@ impl SkillRuntime for LocalRuntime {
             program: translated.program,
             argv: translated.argv,
             env: translated.env,
-            place: Place::Host(OnHost { folder: translated.folder, keep: Vec::new(), folders: Vec::new(), user: None }),
+            place: Place::Host(OnHost {
+                folder: translated.folder,
+                keep: Vec::new(),
+                folders: Vec::new(),
+                user: None,
+                rights: Rights::Fixed,
+                own_processes: 0,
+            }),
             stdin: command.stdin.clone(),
             sink: command.sink.clone(),
             limits,
@@ -156,51 +163,23 @@ impl Translated {
             argv = vec![program.clone().into_os_string()];
         }
         let rest = command.argv().get(1..).unwrap_or_default();
-        argv.extend(rest.iter().map(|argument| host_argument(state, argument)));
+        argv.extend(rest.iter().map(|argument| state.world.argument(argument)));
         let folder = open_folder(workspace, &command.cwd)?;
-        let elsewhere = program.parent().filter(|folder| !folder.starts_with(&state.root));
-        let mut env = fixed_environment(|path| host_path(state, path).into_os_string(), elsewhere, &command.cwd);
+        let elsewhere = program.parent().filter(|folder| !folder.starts_with(&state.world.root));
+        let mut env = fixed_environment(|path| state.world.path(path).into_os_string(), elsewhere, &command.cwd);
         for (name, value) in command.env.iter() {
-            set_variable(&mut env, name, host_text(state, value));
+            set_variable(&mut env, name, state.world.text(value));
         }
         Ok(Self { program, argv, env, folder })
-    }
-}
-
-/// Where a guest path lies on the host.
-fn host_path(state: &LocalState, path: &GuestPath) -> PathBuf {
-    let mut host = state.root.clone();
-    host.extend(path.parts());
-    host
-}
-
-/// Translates a text that is a guest path as a whole.
-fn host_text(state: &LocalState, text: &str) -> OsString {
-    match text.parse::<GuestPath>() {
-        Ok(path) if path.parts().is_empty() || path.area().is_some() => host_path(state, &path).into_os_string(),
-        Ok(_) | Err(_) => text.into(),
-    }
-}
-
-/// As [`host_text`], and `--option=/workspace/…` as well.
-fn host_argument(state: &LocalState, argument: &str) -> OsString {
-    match argument.split_once('=') {
-        Some((option, value)) if option.starts_with('-') => {
-            let mut whole = OsString::from(option);
-            whole.push("=");
-            whole.push(host_text(state, value));
-            whole
-        }
-        Some(_) | None => host_text(state, argument),
     }
 }
 
 /// What is to be started: a file of the workspace, or an interpreter of the host by name.
 fn program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<PathBuf> {
     if name.contains('/') {
-        return own_program(workspace, name).map(|path| host_path(state, &path));
+        return own_program(workspace, name).map(|path| state.world.path(&path));
     }
-    find_program(name, &state.search, &state.root).map_err(|error| match error {
+    find_program(name, &state.search, &state.world.root).map_err(|error| match error {
         ProgramError::NotAName => SkillRuntimeError::invalid(format!(
             "'{}' is no program; give a name such as python3, or a path below /workspace",
             name.escape_debug()
@@ -224,33 +203,4 @@ fn open_folder(workspace: &Workspace, path: &GuestPath) -> Result<OwnedFd> {
         workspace.area(area).open_dir(inside)
     };
     opened.map(Dir::into_std_file).map(OwnedFd::from).map_err(|error| not_there(path, &error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_guest_paths_are_translated() {
-        let state = LocalState { search: OsString::new(), root: "/srv/w".into() };
-        for (given, expected) in [
-            ("/workspace/in/a b.csv", "/srv/w/in/a b.csv"),
-            ("/workspace", "/srv/w"),
-            ("--out=/workspace/out/x", "--out=/srv/w/out/x"),
-            ("-o=/workspace/out/", "-o=/srv/w/out"),
-            // Not a path as a whole, not ours, or not a path at all.
-            ("out=/workspace/out", "out=/workspace/out"),
-            ("cat /workspace/in/a", "cat /workspace/in/a"),
-            ("/workspace/in/../../etc/passwd", "/workspace/in/../../etc/passwd"),
-            ("/workspace/other", "/workspace/other"),
-            ("/workspacex", "/workspacex"),
-            ("/etc/passwd", "/etc/passwd"),
-            ("--a=b=/workspace/in", "--a=b=/workspace/in"),
-            ("workspace/in", "workspace/in"),
-            ("", ""),
-            ("--", "--"),
-        ] {
-            assert_eq!(host_argument(&state, given), OsString::from(expected), "{given}");
-        }
-    }
 }

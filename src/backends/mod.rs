@@ -6,6 +6,8 @@
 mod bubblewrap;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod child;
+#[cfg(all(feature = "firejail", target_os = "linux"))]
+mod firejail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod guest;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -30,6 +32,8 @@ pub fn builtin_registry() -> RuntimeRegistry {
     let registry = with(registry, "wasm", || Arc::new(wasm::WasmRuntime));
     #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
     let registry = with(registry, "bubblewrap", || Arc::new(bubblewrap::BubblewrapRuntime));
+    #[cfg(all(feature = "firejail", target_os = "linux"))]
+    let registry = with(registry, "firejail", || Arc::new(firejail::FirejailRuntime));
     registry
 }
 

@@ -185,7 +185,19 @@ async fn the_host_is_not_there() {
     std::fs::set_permissions(secret.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::OpenOptions::new().create(true).append(true).open(secret.path().join("secret")).unwrap();
     let listening = std::os::unix::net::UnixListener::bind(secret.path().join("socket")).unwrap();
-    let prepared = prepared().await;
+    // A folder shown read-only that holds a socket somebody listens on, and a second name of a file outside.
+    let shown = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(shown.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let _inside = std::os::unix::net::UnixListener::bind(shown.path().join("socket")).unwrap();
+    std::fs::set_permissions(shown.path().join("socket"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::hard_link(secret.path().join("secret"), shown.path().join("link")).unwrap();
+    std::fs::set_permissions(secret.path().join("secret"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    let input = Input { name: "shown".into(), source: InputSource::Mount(shown.path().to_owned()) };
+    let prepared = with(policy(), &[input]).await;
+    let connect = "s = socket.socket(socket.AF_UNIX); s.connect('/workspace/in/shown/socket')";
+    assert_eq!(attempt(&prepared, connect).await, "EPERM");
+    assert_eq!(attempt(&prepared, "os.stat('/workspace/in/shown/socket')").await, "done");
+    assert_eq!(attempt(&prepared, "open('/workspace/in/shown/link', 'a')").await, "EROFS");
     let root = prepared.workspace.ambient_root().to_str().unwrap().to_owned();
     for path in [
         secret.path().join("secret").to_str().unwrap(),
@@ -402,6 +414,34 @@ async fn files_of_a_guest_never_belong_to_root() {
     assert_ne!(std::fs::symlink_metadata(file).unwrap().uid(), 0);
 }
 
+/// Tells a copy of this test binary to be the host that gets killed; its value is the word to find the guest by.
+const PLAY_HOST: &str = "SKILLCELL_TEST_PLAY_BUBBLEWRAP_HOST";
+
+#[tokio::test]
+async fn killing_the_host_ends_the_tree() {
+    if let Ok(marker) = std::env::var(PLAY_HOST) {
+        let prepared = with(SandboxPolicy::default(), &[]).await;
+        prepared.shell(&format!("(setsid nohup sh -c 'sleep 300; : {marker}' &) &\nsleep 300; : {marker}")).await;
+        return;
+    }
+    let marker = marker();
+    // The copy's workspace is left behind by the kill, so it gets a place that this test removes.
+    let temporary = tempfile::tempdir().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the host that is killed must be a process of its own")]
+    let mut host = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bubblewrap::killing_the_host_ends_the_tree", "--nocapture"])
+        .env(PLAY_HOST, &marker)
+        .env("TMPDIR", temporary.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    until(|| alive(&marker) >= 2 || host.try_wait().unwrap().is_some()).await;
+    assert_eq!(host.try_wait().unwrap(), None, "the host ended by itself");
+    host.kill().unwrap();
+    host.wait().unwrap();
+    until(|| alive(&marker) == 0).await;
+}
+
 /// Where the tests run as root, all of the above once more as somebody else.
 #[tokio::test]
 async fn an_ordinary_user_gets_the_same() {
@@ -430,7 +470,7 @@ async fn an_ordinary_user_gets_the_same() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("test result: ok. 10 passed"), "{text}");
+    assert!(text.contains("test result: ok. 11 passed"), "{text}");
 }
 
 /// Numbers of system calls, for Python's `syscall`.

@@ -4,6 +4,8 @@
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "firejail", target_os = "linux"))]
+mod firejail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

@@ -17,25 +17,30 @@ use crate::workspace::{Area, GuestPath, Workspace};
 const SYSTEM_LINKS: [&str; 7] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec"];
 /// Whole stores of programs, world-readable by design.
 const STORES: [&str; 3] = ["/usr", "/nix/store", "/gnu/store"];
-/// What programs read of `/etc`. Private keys (`/etc/ssl/private`) and everything else stay out.
-const CONFIGURATION: [&str; 13] = [
+/// Folders that programs read of `/etc`. Private keys (`/etc/ssl/private`) and everything else stay out.
+const CONFIGURATION: [&str; 7] = [
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/fonts",
+    "/etc/ld.so.conf.d",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/ssl/certs",
+];
+/// Files of `/etc`, copied: `bwrap` reads the whole list of mounts again for every one it makes.
+const CONFIGURATION_FILES: [&str; 6] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
     "/etc/localtime",
     "/etc/mime.types",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust",
-    "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
+/// A larger file of `/etc` is no configuration.
+const MAX_COPIED_FILE: i64 = 4 << 20;
 /// Devices without state of the host's. No terminals: a guest has no controlling one to push characters into.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Folders of a host that resolve names; shown only to guests with its network.
+/// Files that say how names are resolved; shown only to guests with its network.
 const RESOLVER: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 /// Files made for the guest are small: they are handed over through a pipe, which takes this much without a reader.
 const MAX_MADE_FILE: usize = 4_096;
@@ -69,12 +74,15 @@ impl Root {
         for path in CONFIGURATION {
             root.read_only_if_there(Path::new(path));
         }
+        for path in CONFIGURATION_FILES {
+            root.copied_file(path);
+        }
         root.made_file("/etc/passwd", &format!("guest:x:{GUEST_USER}:{GUEST_USER}::/workspace/tmp:/bin/sh\n"))?;
         root.made_file("/etc/group", &format!("guest:x:{GUEST_USER}:\n"))?;
         root.made_file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")?;
         if host_network {
             for path in RESOLVER {
-                root.read_only_if_there(Path::new(path));
+                root.copied_file(path);
             }
         } else {
             root.made_file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")?;
@@ -122,9 +130,27 @@ impl Root {
         let (read, write) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         std::fs::File::from(write).write_all(content.as_bytes()).map_err(failed)?;
-        self.say(["--ro-bind-data".into(), read.as_raw_fd().to_string().into(), path.into()]);
-        self.keep.push(read);
+        self.file(read, path);
         Ok(())
+    }
+
+    /// A copy of a file of the host, if it is there.
+    fn copied_file(&mut self, path: &str) {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+        let Ok(file) = rustix::fs::open(path, flags, rustix::fs::Mode::empty()) else { return };
+        let fits = rustix::fs::fstat(&file).is_ok_and(|stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size <= MAX_COPIED_FILE
+        });
+        if fits {
+            self.file(file, path);
+        }
+    }
+
+    /// The root is made read-only in the end, so a file in it needs no mount of its own.
+    fn file(&mut self, content: OwnedFd, path: &str) {
+        let number = content.as_raw_fd().to_string();
+        self.say(["--perms".into(), "0444".into(), "--file".into(), number.into(), path.into()]);
+        self.keep.push(content);
     }
 
     /// Binds a folder that is held open.

@@ -10,7 +10,6 @@
 //! Invariants: when [`run`] returns, or its future is dropped, nothing of the run is left or is being killed by a
 //! supervisor that needs no help from the host; capture is bounded; a grandchild that holds a pipe extends nothing.
 
-#[cfg_attr(not(feature = "bubblewrap"), expect(dead_code, reason = "used by the runtimes with namespaces"))]
 mod confined;
 mod program;
 mod record;
@@ -30,7 +29,7 @@ pub(super) use run::{ChildEnd, ChildSpec, run};
 pub(super) use service::{Service, ServiceSpec, read_object};
 #[cfg(feature = "bubblewrap")]
 pub(super) use supervisor::MAX_FOLDERS;
-pub(super) use supervisor::{OnHost, Place};
+pub(super) use supervisor::{OnHost, Place, Rights};
 #[cfg(feature = "bubblewrap")]
 pub(super) use system::landlock_abi;
 pub(super) use watch::DiskWatch;

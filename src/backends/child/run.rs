@@ -88,10 +88,11 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
     let deadline = started + spec.limits.wall_time;
     let limits = spec.limits.clone();
     let mut watch = Watch::new(&limits, spec.disk.take());
-    if let Place::Sandbox(_) = spec.place {
+    watch = match &spec.place {
         // The kernel refuses to make more.
-        watch = watch.without_processes();
-    }
+        Place::Sandbox(_) => watch.without_processes(),
+        Place::Host(place) => watch.not_counting(place.own_processes),
+    };
     let (mut running, outputs) = Running::start(spec)?;
     let mut ticks = tokio::time::interval_at(started + WATCH_INTERVAL, WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

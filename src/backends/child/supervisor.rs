@@ -49,6 +49,7 @@ pub(in crate::backends) enum Place {
     /// Among the host's own processes.
     Host(OnHost),
     /// In the namespaces of a prepared sandbox.
+    #[cfg_attr(not(feature = "bubblewrap"), expect(dead_code, reason = "only that runtime makes sandboxes"))]
     Sandbox(Confined),
 }
 
@@ -63,6 +64,20 @@ pub(in crate::backends) struct OnHost {
     pub(in crate::backends) folders: Vec<OwnedFd>,
     /// Another user and group to take on (root only).
     pub(in crate::backends) user: Option<(u32, u32)>,
+    /// Whether the program may be one that gains rights.
+    pub(in crate::backends) rights: Rights,
+    /// Processes of a program around the guest that don't count towards its limit.
+    pub(in crate::backends) own_processes: usize,
+}
+
+/// Whether a program may gain rights by being started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::backends) enum Rights {
+    /// It has those of its user. A program that gained some (sudo, ping) could not be killed at the end.
+    Fixed,
+    /// It is a sandbox of the system that has to be root to do its work, and takes the rights from what it runs.
+    #[cfg_attr(not(feature = "firejail"), expect(dead_code, reason = "only that runtime needs it"))]
+    MayGrow,
 }
 
 impl Plan {
@@ -106,8 +121,9 @@ impl Plan {
             if libc::getppid() != supervisor {
                 libc::_exit(1);
             }
-            // A program that gains rights (sudo, ping) could not be killed at the end.
-            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(failed(Stage::Identity))?;
+            if place.rights == Rights::Fixed {
+                check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(failed(Stage::Identity))?;
+            }
             check(libc::fchdir(place.folder.as_raw_fd())).map_err(failed(Stage::Folder))?;
             for &(resource, soft, hard) in &self.limits {
                 set_limit(resource, soft, hard).map_err(failed(Stage::Limits))?;

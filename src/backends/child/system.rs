@@ -237,6 +237,7 @@ pub(super) unsafe fn has_no_capabilities() -> bool {
 }
 
 /// The Landlock interface of this kernel; 0 without one.
+#[cfg(feature = "bubblewrap")]
 pub(in crate::backends) fn landlock_abi() -> i32 {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the call takes no structure and makes nothing.

@@ -53,6 +53,12 @@ impl Watch {
         }
     }
 
+    /// Lets this many processes be there beside the guest's.
+    pub(super) fn not_counting(mut self, processes: usize) -> Self {
+        self.processes = self.processes.saturating_add(processes);
+        self
+    }
+
     /// Leaves the number of processes to the kernel.
     pub(super) fn without_processes(mut self) -> Self {
         self.processes = usize::MAX - TREE_SLACK;
