@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use skillcell::audit::{AuditScope, NullSink, RunId};
 use skillcell::policy::EnforcementMode;
-use skillcell::runtime::{PrepareContext, RunCommand, RuntimeConfig, SilentProgress};
+use skillcell::runtime::{PrepareContext, Progress, RunCommand, RuntimeConfig, SilentProgress};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use skillcell::workspace::Workspace;
 use skillcell::{SandboxPolicy, SkillRuntime, SkillRuntimeHandle};
@@ -71,7 +71,8 @@ async fn prepare(name: &str) -> (Arc<dyn SkillRuntime>, SkillRuntimeHandle, Dura
     let policy = SandboxPolicy { mode: EnforcementMode::BestEffort, ..SandboxPolicy::default() };
     let config = RuntimeConfig::default();
     let runtime = skillcell::get_skill_runtime(name).unwrap();
-    let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &SilentProgress };
+    let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
+    let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };
     let start = Instant::now();
     let handle = runtime.prepare(&skill, workspace, &context).await.unwrap();
     (runtime, handle, start.elapsed())

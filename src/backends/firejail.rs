@@ -24,7 +24,7 @@ use async_trait::async_trait;
 
 use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
 use super::guest::{
-    Elsewhere, SYSTEM_PATH, concluded, fixed_environment, not_there, own_program, set_variable, watched,
+    Elsewhere, SYSTEM_PATH, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched,
 };
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -155,9 +155,11 @@ impl SkillRuntime for FirejailRuntime {
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
         let state: &State = handle.state()?;
-        let spec = state.command(handle, command).map_err(|error| error.operation("run"))?;
+        let spec = state.command(handle, command).map_err(|error| refused(handle, command, error))?;
         handle.audit().allow(Layer::Process, "run", command.program(), "")?;
-        let end = child::run(spec).await.map_err(|error| error.operation("run").with("program", command.program()))?;
+        let end = child::run(spec)
+            .await
+            .map_err(|error| refused(handle, command, error.with("program", command.program())))?;
         if end.termination == Termination::Exited(1) && failed_itself(&end.stderr.text()) {
             return Err(SkillRuntimeError::new(
                 ErrorKind::Backend,

@@ -139,6 +139,31 @@ pub(super) fn watched(handle: &SkillRuntimeHandle) -> Result<DiskWatch> {
     Ok(DiskWatch { folders: vec![clone(Area::Out)?, clone(Area::Tmp)?], bytes: limits.disk, files: limits.files })
 }
 
+/// Tells the audit trail that a run was refused, where it was, and hands the error on.
+pub(super) fn refused(
+    handle: &SkillRuntimeHandle,
+    command: &RunCommand,
+    error: SkillRuntimeError,
+) -> SkillRuntimeError {
+    let layer = match error.kind() {
+        ErrorKind::PathDenied => Some(Layer::Files),
+        ErrorKind::PolicyUnenforceable => Some(Layer::Policy),
+        ErrorKind::LimitExceeded => Some(Layer::Limit),
+        ErrorKind::InvalidConfig
+        | ErrorKind::UnknownRuntime
+        | ErrorKind::TrustViolation
+        | ErrorKind::NotFound
+        | ErrorKind::Unavailable
+        | ErrorKind::Backend
+        | ErrorKind::Cancelled
+        | ErrorKind::Internal => None,
+    };
+    if let Some(layer) = layer {
+        handle.audit().deny(layer, "run", command.program(), &error.to_string());
+    }
+    error.operation("run")
+}
+
 /// Tells the audit trail how a run ended, and makes the result.
 pub(super) fn concluded(handle: &SkillRuntimeHandle, command: &RunCommand, end: ChildEnd) -> RuntimeRunResult {
     if let Some(limit) = end.limit {

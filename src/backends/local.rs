@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use cap_std::fs::Dir;
 
 use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
-use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, set_variable, watched};
+use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{Isolation, RuntimeCapabilities, Support};
@@ -115,7 +115,8 @@ impl SkillRuntime for LocalRuntime {
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
         let state: &LocalState = handle.state()?;
-        let translated = Translated::new(state, handle.workspace(), command).map_err(|error| error.operation("run"))?;
+        let translated =
+            Translated::new(state, handle.workspace(), command).map_err(|error| refused(handle, command, error))?;
         let limits = handle.policy().limits.clone();
         let disk = watched(handle)?;
         handle.audit().allow(Layer::Process, "run", command.program(), "")?;
@@ -136,7 +137,9 @@ impl SkillRuntime for LocalRuntime {
             limits,
             disk: Some(disk),
         };
-        let end = child::run(spec).await.map_err(|error| error.operation("run").with("program", command.program()))?;
+        let end = child::run(spec)
+            .await
+            .map_err(|error| refused(handle, command, error.with("program", command.program())))?;
         Ok(concluded(handle, command, end))
     }
 

@@ -401,6 +401,9 @@ async fn what_cannot_be_run_says_so_and_names_no_place_of_the_host() {
     let events = prepared.sink.events();
     assert!(events.iter().all(|event| !event.object.contains(root) && !event.reason.contains(root)));
     assert!(events.iter().any(|event| event.layer == Layer::Process && event.decision == Decision::Allow));
+    let denied: Vec<_> = events.iter().filter(|event| event.decision == Decision::Deny).collect();
+    let denied: Vec<_> = denied.iter().map(|event| (event.layer, event.action, event.object.as_str())).collect();
+    assert_eq!(denied, [(Layer::Files, "run", "/bin/sh")]);
     let config = serde_json::json!({"landlock": "maybe"}).as_object().unwrap().clone();
     let error = prepared.runtime.check_config(&RuntimeConfig::new(config)).unwrap_err();
     assert_eq!(error.to_string(), "runtime_config['landlock'] must be strict, degraded or off, got 'maybe'");

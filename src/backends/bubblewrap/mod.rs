@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use self::landlock::{Strictness, Use};
 use self::root::{GUEST_USER, Root};
 use super::child::{self, ChildSpec, Confined, Place, ProgramError, Sandbox, find_program};
-use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, set_variable, watched};
+use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, refused, set_variable, watched};
 use super::toolchain::Toolchains;
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -127,9 +127,11 @@ impl SkillRuntime for BubblewrapRuntime {
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
-        let spec = handle.state::<State>()?.spec(handle, command).map_err(|error| error.operation("run"))?;
+        let spec = handle.state::<State>()?.spec(handle, command).map_err(|error| refused(handle, command, error))?;
         handle.audit().allow(Layer::Process, "run", command.program(), "")?;
-        let end = child::run(spec).await.map_err(|error| error.operation("run").with("program", command.program()))?;
+        let end = child::run(spec)
+            .await
+            .map_err(|error| refused(handle, command, error.with("program", command.program())))?;
         Ok(concluded(handle, command, end))
     }
 

@@ -73,8 +73,12 @@ impl Confined {
         let failed = |stage| move |error| failed_at(status, stage, error);
         // SAFETY: async-signal-safe calls on live locals.
         unsafe {
-            // Only root may, and only root has groups that matter here: inside, others are mapped to nobody.
-            libc::setgroups(0, std::ptr::null());
+            // Only root may, and must: its groups would open files to the guest. Others keep theirs, which a user namespace
+            // doesn't let anybody give up.
+            let left = check(libc::setgroups(0, std::ptr::null()));
+            if libc::geteuid() == 0 {
+                left.map_err(failed(Stage::Identity))?;
+            }
             let (user, group) = self.sandbox.identity;
             check(libc::setns(self.sandbox.user_namespace.as_raw_fd(), libc::CLONE_NEWUSER))
                 .map_err(failed(Stage::Namespaces))?;
