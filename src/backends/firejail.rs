@@ -11,7 +11,7 @@
 //! is reported with the exit code `firejail` gives, 128 and the number.
 //!
 //! Started by root, a guest stays root without any capability: `firejail` has no way to take on another user. That is
-//! weaker, so files are then declared advisory, which strict mode refuses.
+//! weaker, so files and processes are then declared advisory, which strict mode refuses.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -110,13 +110,15 @@ impl SkillRuntime for FirejailRuntime {
     }
 
     fn capabilities(&self) -> RuntimeCapabilities {
+        let as_user = if rustix::process::geteuid().is_root() { Support::Advisory } else { Support::Enforced };
         RuntimeCapabilities {
-            files: if rustix::process::geteuid().is_root() { Support::Advisory } else { Support::Enforced },
+            files: as_user,
+            // Nothing outlives a run. Their number is the kernel's business in the user namespace that firejail makes for
+            // everybody but root, and only watched without one.
+            processes: as_user,
             network_none: Support::Enforced,
             wall_time: Support::Enforced,
             output: Support::Enforced,
-            // Nothing outlives a run, but the number of processes is only watched.
-            processes: Support::Advisory,
             cpu_time: Support::Advisory,
             memory: Support::Advisory,
             disk: Support::Advisory,
@@ -382,12 +384,17 @@ fn profile(workspace: &Path, policy: &SandboxPolicy) -> Result<String> {
         NetworkPolicy::Host => "",
         NetworkPolicy::None | NetworkPolicy::Allowlist => "net none\n",
     };
-    // Root has no use for a user namespace here, and firejail makes none for it.
-    let no_root = if rustix::process::geteuid().is_root() { "" } else { "noroot\n" };
+    // For root firejail makes no user namespace, and the kernel doesn't limit the number of root's processes.
+    let for_user = if rustix::process::geteuid().is_root() {
+        String::new()
+    } else {
+        // The outer `firejail` is not in the namespace.
+        format!("noroot\nrlimit-nproc {}\n", policy.limits.processes as usize + OWN_PROCESSES - 1)
+    };
     let mut profile = format!(
         "quiet\nprivate {workspace}\nprivate-dev\nprivate-tmp\nprivate-etc {CONFIGURATION}\n\
          read-only ${{HOME}}\nread-write ${{HOME}}/out\nread-write ${{HOME}}/tmp\n\
-         caps.drop all\nnonewprivs\n{no_root}seccomp\nseccomp.block-secondary\nrestrict-namespaces\n\
+         caps.drop all\nnonewprivs\n{for_user}seccomp\nseccomp.block-secondary\nrestrict-namespaces\n\
          protocol inet,inet6,netlink\n{network}ipc-namespace\ndbus-user none\ndbus-system none\n\
          no3d\nnodvd\nnosound\nnotv\nnou2f\nnovideo\nnoinput\nnoprinters\ndisable-mnt\nmachine-id\n\
          deterministic-exit-code\ndeterministic-shutdown\n"
