@@ -143,7 +143,7 @@ async fn the_number_of_processes_is_bounded() {
     let limits = Limits { processes: 20, wall_time: Duration::from_secs(60), ..Limits::default() };
     let prepared = with(SandboxPolicy { limits, ..policy() }).await;
     let marker = marker();
-    let bomb = format!("for i in $(seq 200); do (setsid sh -c 'sleep 100; : {marker}' &); done; sleep 100");
+    let bomb = format!("for i in $(seq 200); do (setsid sh -c 'sleep 100; : {marker}' &); done; sleep 5");
     let result = prepared.shell(&bomb).await;
     // The kernel refuses; for root only the watch sees it.
     let refused = result.stderr.text().contains("annot fork");
