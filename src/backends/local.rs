@@ -17,9 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cap_std::fs::{Dir, PermissionsExt};
+use cap_std::fs::Dir;
 
-use super::child::{self, ChildSpec, DiskWatch, ProgramError, find_program};
+use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
+use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{Isolation, RuntimeCapabilities, Support};
@@ -27,13 +28,10 @@ use crate::runtime::{
     Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{Area, GuestPath, Workspace};
+use crate::workspace::{GuestPath, Workspace};
 
 /// Registered name.
 const NAME: &str = "local";
-/// The search path of a guest: the system's folders. The folder of the interpreter that was named is put before it.
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 /// The runtime `local`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LocalRuntime;
@@ -43,7 +41,7 @@ struct LocalState {
     /// The host's `PATH` at the time.
     search: OsString,
     /// The workspace's folder without links, where no program is taken from.
-    root: PathBuf,
+    world: Elsewhere,
 }
 
 #[async_trait]
@@ -111,62 +109,44 @@ impl SkillRuntime for LocalRuntime {
             "runtime 'local' runs scripts directly on the host without confinement; use it for trusted skills only"
         );
         context.audit.allow(Layer::Runtime, "prepare", NAME, "not confined: files and network are the user's own")?;
-        let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), root };
+        let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), world: Elsewhere { root } };
         Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
         let state: &LocalState = handle.state()?;
-        let translated = Translated::new(state, handle.workspace(), command).map_err(|error| error.operation("run"))?;
+        let translated =
+            Translated::new(state, handle.workspace(), command).map_err(|error| refused(handle, command, error))?;
         let limits = handle.policy().limits.clone();
-        let disk = watched(handle.workspace(), limits.disk, limits.files)?;
+        let disk = watched(handle)?;
         handle.audit().allow(Layer::Process, "run", command.program(), "")?;
         let spec = ChildSpec {
             program: translated.program,
             argv: translated.argv,
             env: translated.env,
-            folder: translated.folder,
+            place: Place::Host(OnHost {
+                folder: translated.folder,
+                keep: Vec::new(),
+                folders: Vec::new(),
+                user: None,
+                rights: Rights::Fixed,
+                own_processes: 0,
+            }),
             stdin: command.stdin.clone(),
             sink: command.sink.clone(),
             limits,
             disk: Some(disk),
         };
-        let end = child::run(spec).await.map_err(|error| error.operation("run").with("program", command.program()))?;
-        if let Some(limit) = end.limit {
-            handle.audit().deny(Layer::Limit, limit, command.program(), &end.termination.to_string());
-        }
-        if end.left_behind {
-            handle.audit().deny(
-                Layer::Process,
-                "sweep",
-                command.program(),
-                "processes kept forking faster than they could be killed; some may be left",
-            );
-        }
-        Ok(RuntimeRunResult {
-            termination: end.termination,
-            stdout: end.stdout,
-            stderr: end.stderr,
-            duration: end.duration,
-            usage: end.usage,
-        })
+        let end = child::run(spec)
+            .await
+            .map_err(|error| refused(handle, command, error.with("program", command.program())))?;
+        Ok(concluded(handle, command, end))
     }
 
     async fn cleanup(&self, _handle: &SkillRuntimeHandle) -> Result<()> {
         // Each run has ended everything it started, and a dropped run's supervisor does so by itself.
         Ok(())
     }
-}
-
-/// The folders a guest of ours is meant to write to.
-fn watched(workspace: &Workspace, bytes: u64, files: u64) -> Result<DiskWatch> {
-    let clone = |area: Area| {
-        workspace
-            .area(area)
-            .try_clone()
-            .map_err(|error| SkillRuntimeError::backend(format!("could not open {}", area.guest_path()), error))
-    };
-    Ok(DiskWatch { folders: vec![clone(Area::Out)?, clone(Area::Tmp)?], bytes, files })
 }
 
 /// A command in the host's terms.
@@ -186,77 +166,23 @@ impl Translated {
             argv = vec![program.clone().into_os_string()];
         }
         let rest = command.argv().get(1..).unwrap_or_default();
-        argv.extend(rest.iter().map(|argument| host_argument(state, argument)));
+        argv.extend(rest.iter().map(|argument| state.world.argument(argument)));
         let folder = open_folder(workspace, &command.cwd)?;
-        let mut env = fixed_environment(state, &program, &command.cwd);
+        let elsewhere = program.parent().filter(|folder| !folder.starts_with(&state.world.root));
+        let mut env = fixed_environment(|path| state.world.path(path).into_os_string(), elsewhere, &command.cwd);
         for (name, value) in command.env.iter() {
-            env.retain(|(fixed, _)| fixed != name);
-            env.push((name.to_owned(), host_text(state, value)));
+            set_variable(&mut env, name, state.world.text(value));
         }
         Ok(Self { program, argv, env, folder })
-    }
-}
-
-/// The environment every guest gets.
-fn fixed_environment(state: &LocalState, program: &std::path::Path, cwd: &GuestPath) -> Vec<(String, OsString)> {
-    let area = |area: Area| host_path(state, &area.guest_path()).into_os_string();
-    let mut path = OsString::new();
-    if let Some(folder) = program.parent()
-        && !folder.starts_with(&state.root)
-        && !std::env::split_paths(SYSTEM_PATH).any(|known| known == folder)
-    {
-        path.push(folder);
-        path.push(":");
-    }
-    path.push(SYSTEM_PATH);
-    vec![
-        ("HOME".into(), area(Area::Tmp)),
-        ("LANG".into(), "C.UTF-8".into()),
-        ("PATH".into(), path),
-        ("PWD".into(), host_path(state, cwd).into_os_string()),
-        // A skill's folder is read-only elsewhere; a cache of compiled files would change it here.
-        ("PYTHONDONTWRITEBYTECODE".into(), "1".into()),
-        ("SKILL_DIR".into(), area(Area::Skill)),
-        ("TMPDIR".into(), area(Area::Tmp)),
-        ("WORKSPACE_IN".into(), area(Area::In)),
-        ("WORKSPACE_OUT".into(), area(Area::Out)),
-    ]
-}
-
-/// Where a guest path lies on the host.
-fn host_path(state: &LocalState, path: &GuestPath) -> PathBuf {
-    let mut host = state.root.clone();
-    host.extend(path.parts());
-    host
-}
-
-/// Translates a text that is a guest path as a whole.
-fn host_text(state: &LocalState, text: &str) -> OsString {
-    match text.parse::<GuestPath>() {
-        Ok(path) if path.parts().is_empty() || path.area().is_some() => host_path(state, &path).into_os_string(),
-        Ok(_) | Err(_) => text.into(),
-    }
-}
-
-/// As [`host_text`], and `--option=/workspace/…` as well.
-fn host_argument(state: &LocalState, argument: &str) -> OsString {
-    match argument.split_once('=') {
-        Some((option, value)) if option.starts_with('-') => {
-            let mut whole = OsString::from(option);
-            whole.push("=");
-            whole.push(host_text(state, value));
-            whole
-        }
-        Some(_) | None => host_text(state, argument),
     }
 }
 
 /// What is to be started: a file of the workspace, or an interpreter of the host by name.
 fn program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<PathBuf> {
     if name.contains('/') {
-        return own_program(state, workspace, name);
+        return own_program(workspace, name).map(|path| state.world.path(&path));
     }
-    find_program(name, &state.search, &state.root).map_err(|error| match error {
+    find_program(name, &state.search, &state.world.root).map_err(|error| match error {
         ProgramError::NotAName => SkillRuntimeError::invalid(format!(
             "'{}' is no program; give a name such as python3, or a path below /workspace",
             name.escape_debug()
@@ -271,30 +197,6 @@ fn program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<Path
     })
 }
 
-/// A program that lies in the workspace itself.
-fn own_program(state: &LocalState, workspace: &Workspace, name: &str) -> Result<PathBuf> {
-    let path: GuestPath = name.parse()?;
-    if matches!(path.extension().as_deref(), Some("wasm" | "wat")) {
-        return Err(SkillRuntimeError::invalid(format!(
-            "'{path}' is a WebAssembly module, which this machine can't run as a program; use --runtime wasm"
-        )));
-    }
-    let (area, inside) = path.in_area()?;
-    let metadata = workspace.area(area).symlink_metadata(&inside).map_err(|error| not_there(&path, &error))?;
-    if !metadata.is_file() {
-        return Err(SkillRuntimeError::new(
-            ErrorKind::PathDenied,
-            format!("'{path}' is not a regular file, so it can't be run"),
-        ));
-    }
-    if metadata.permissions().mode() & 0o111 == 0 {
-        return Err(SkillRuntimeError::invalid(format!(
-            "'{path}' has no execute permission; set it in the skill, or name the interpreter first (python3 {path})"
-        )));
-    }
-    Ok(host_path(state, &path))
-}
-
 /// Opens the current folder beneath its area; a link out of it leads nowhere.
 fn open_folder(workspace: &Workspace, path: &GuestPath) -> Result<OwnedFd> {
     let opened = if path.parts().is_empty() {
@@ -304,45 +206,4 @@ fn open_folder(workspace: &Workspace, path: &GuestPath) -> Result<OwnedFd> {
         workspace.area(area).open_dir(inside)
     };
     opened.map(Dir::into_std_file).map(OwnedFd::from).map_err(|error| not_there(path, &error))
-}
-
-fn not_there(path: &GuestPath, error: &std::io::Error) -> SkillRuntimeError {
-    let (kind, what) = if error.kind() == std::io::ErrorKind::NotFound {
-        (ErrorKind::NotFound, "does not exist")
-    } else {
-        (
-            ErrorKind::PathDenied,
-            "can't be opened: a link out of the workspace, a file where a folder must be, or no permission",
-        )
-    };
-    SkillRuntimeError::new(kind, format!("'{path}' {what}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_guest_paths_are_translated() {
-        let state = LocalState { search: OsString::new(), root: "/srv/w".into() };
-        for (given, expected) in [
-            ("/workspace/in/a b.csv", "/srv/w/in/a b.csv"),
-            ("/workspace", "/srv/w"),
-            ("--out=/workspace/out/x", "--out=/srv/w/out/x"),
-            ("-o=/workspace/out/", "-o=/srv/w/out"),
-            // Not a path as a whole, not ours, or not a path at all.
-            ("out=/workspace/out", "out=/workspace/out"),
-            ("cat /workspace/in/a", "cat /workspace/in/a"),
-            ("/workspace/in/../../etc/passwd", "/workspace/in/../../etc/passwd"),
-            ("/workspace/other", "/workspace/other"),
-            ("/workspacex", "/workspacex"),
-            ("/etc/passwd", "/etc/passwd"),
-            ("--a=b=/workspace/in", "--a=b=/workspace/in"),
-            ("workspace/in", "workspace/in"),
-            ("", ""),
-            ("--", "--"),
-        ] {
-            assert_eq!(host_argument(&state, given), OsString::from(expected), "{given}");
-        }
-    }
 }

@@ -2,10 +2,18 @@
 //!
 //! Nothing outside this module names a runtime. To add one: a module, a feature, a line in [`builtin_registry`].
 
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod bubblewrap;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod child;
+#[cfg(all(feature = "firejail", target_os = "linux"))]
+mod firejail;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod guest;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod toolchain;
 #[cfg(feature = "wasm")]
 mod wasm;
 
@@ -22,6 +30,10 @@ pub fn builtin_registry() -> RuntimeRegistry {
     let registry = with(registry, "local", || Arc::new(local::LocalRuntime));
     #[cfg(feature = "wasm")]
     let registry = with(registry, "wasm", || Arc::new(wasm::WasmRuntime));
+    #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+    let registry = with(registry, "bubblewrap", || Arc::new(bubblewrap::BubblewrapRuntime));
+    #[cfg(all(feature = "firejail", target_os = "linux"))]
+    let registry = with(registry, "firejail", || Arc::new(firejail::FirejailRuntime));
     registry
 }
 

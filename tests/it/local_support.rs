@@ -9,7 +9,7 @@ use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
 use skillcell::policy::{EnforcementMode, Limits};
 use skillcell::runtime::{PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
-use skillcell::workspace::{Area, Workspace};
+use skillcell::workspace::{Area, Input, Workspace};
 use skillcell::{Result, SandboxPolicy, SkillRuntime, SkillRuntimeHandle};
 
 /// A prepared runtime with an empty workspace.
@@ -21,21 +21,28 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Runtime `local` with these limits; what it can't enforce is accepted.
     pub(crate) async fn new(limits: Limits) -> Self {
+        let policy = SandboxPolicy { limits, mode: EnforcementMode::BestEffort, ..SandboxPolicy::default() };
+        Self::on("local", policy, RuntimeConfig::default(), &[]).await.unwrap()
+    }
+
+    /// A runtime by name, with inputs.
+    pub(crate) async fn on(name: &str, policy: SandboxPolicy, config: RuntimeConfig, inputs: &[Input]) -> Result<Self> {
         let run = RunId::random().unwrap();
         let sink = Arc::new(MemorySink::default());
-        let audit = AuditScope::new(run, "local", sink.clone());
+        let audit = AuditScope::new(run, name, sink.clone());
         let script = tempfile::NamedTempFile::new().unwrap();
         let source = SkillSource::Script(script.path().to_owned());
         let skill = VerifiedSkill::verify(&source, &TrustPolicy::Any, &audit).unwrap();
-        let workspace = Arc::new(Workspace::create(run).unwrap());
-        let policy = SandboxPolicy { limits, mode: EnforcementMode::BestEffort, ..SandboxPolicy::default() };
-        let runtime = skillcell::get_skill_runtime("local").unwrap();
-        let config = RuntimeConfig::default();
+        let runtime = skillcell::get_skill_runtime(name).unwrap();
+        let mut workspace = Workspace::create(run).unwrap();
+        workspace.stage_inputs(inputs, runtime.mount_support()).unwrap();
+        let workspace = Arc::new(workspace);
         let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
         let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };
-        let handle = runtime.prepare(&skill, workspace.clone(), &context).await.unwrap();
-        Self { runtime, handle, sink, workspace }
+        let handle = runtime.prepare(&skill, workspace.clone(), &context).await?;
+        Ok(Self { runtime, handle, sink, workspace })
     }
 
     /// Puts an executable script into the skill's folder.

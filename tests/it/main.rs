@@ -1,7 +1,11 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "firejail", target_os = "linux"))]
+mod firejail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

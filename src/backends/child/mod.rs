@@ -10,14 +10,28 @@
 //! Invariants: when [`run`] returns, or its future is dropped, nothing of the run is left or is being killed by a
 //! supervisor that needs no help from the host; capture is bounded; a grandchild that holds a pipe extends nothing.
 
+mod confined;
 mod program;
+mod record;
 mod run;
+#[cfg(feature = "bubblewrap")]
+mod service;
 mod streams;
 mod supervisor;
+mod system;
 mod watch;
 
+#[cfg(feature = "bubblewrap")]
+pub(super) use confined::{Confined, Sandbox};
 pub(super) use program::{ProgramError, find_program};
-pub(super) use run::{ChildSpec, run};
+pub(super) use run::{ChildEnd, ChildSpec, run};
+#[cfg(feature = "bubblewrap")]
+pub(super) use service::{Service, ServiceSpec, read_object};
+#[cfg(feature = "bubblewrap")]
+pub(super) use supervisor::MAX_FOLDERS;
+pub(super) use supervisor::{OnHost, Place, Rights};
+#[cfg(feature = "bubblewrap")]
+pub(super) use system::landlock_abi;
 pub(super) use watch::DiskWatch;
 
 /// Whether this kernel and its `/proc` have what the supervisor needs; otherwise what is missing.

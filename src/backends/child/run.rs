@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+use super::record::{ENDED, FAILED, RECORD_BYTES, Record, STARTED, Stage};
 use super::streams::{Outputs, feed_stdin};
-use super::supervisor::{self, ENDED, Plan, RECORD_BYTES, Record, STARTED};
+use super::supervisor::{self, Place, Plan};
 use super::watch::{DiskWatch, Excess, Watch};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
@@ -27,6 +28,15 @@ const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the streams are read after everything is dead: what is left is what lies in two pipes.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
 
+/// A script that was staged a moment ago may be "busy": another thread forked while the staging held it open for
+/// writing, and that copy of the descriptor lives until its `exec`. A few milliseconds later it is gone.
+const BUSY_RETRIES: u32 = 20;
+/// Pause between two attempts.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+/// Processes of ours that count towards the limit inside a sandbox: a run's supervisor and init, and for a moment after
+/// it was prepared the two of the program that made it.
+const SANDBOX_PROCESSES: u64 = 4;
+
 /// One program to run.
 pub(in crate::backends) struct ChildSpec {
     /// Absolute path on the host.
@@ -35,8 +45,8 @@ pub(in crate::backends) struct ChildSpec {
     pub(in crate::backends) argv: Vec<OsString>,
     /// The whole environment.
     pub(in crate::backends) env: Vec<(String, OsString)>,
-    /// The current folder, held open.
-    pub(in crate::backends) folder: OwnedFd,
+    /// Where it runs.
+    pub(in crate::backends) place: Place,
     /// Standard input.
     pub(in crate::backends) stdin: Stdin,
     /// Hears output as it comes.
@@ -76,9 +86,14 @@ enum Cause {
 pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
     let started = Instant::now();
     let deadline = started + spec.limits.wall_time;
-    let stdin = std::mem::take(&mut spec.stdin);
-    let (mut running, outputs) = Running::start(&spec, stdin)?;
-    let mut watch = Watch::new(&spec.limits, spec.disk.take());
+    let limits = spec.limits.clone();
+    let mut watch = Watch::new(&limits, spec.disk.take());
+    watch = match &spec.place {
+        // The kernel refuses to make more.
+        Place::Sandbox(_) => watch.without_processes(),
+        Place::Host(place) => watch.not_counting(place.own_processes),
+    };
+    let (mut running, outputs) = Running::start(spec)?;
     let mut ticks = tokio::time::interval_at(started + WATCH_INTERVAL, WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
 
@@ -117,7 +132,7 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
     let duration = started.elapsed();
     running.reap().await;
     let (stdout, stderr, total) = outputs.finish(DRAIN_PATIENCE).await;
-    if cause.is_none() && total > spec.limits.output {
+    if cause.is_none() && total > limits.output {
         cause = Some(Cause::Output);
     }
     if cause.is_none() {
@@ -129,7 +144,7 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
         peak_memory: Some(end.peak_memory),
         ..Usage::default()
     };
-    let (termination, limit) = conclude(cause, end.status, &spec.limits, usage.cpu_time.unwrap_or_default());
+    let (termination, limit) = conclude(cause, end.status, &limits, usage.cpu_time.unwrap_or_default());
     Ok(ChildEnd { termination, limit, stdout, stderr, duration, usage, left_behind: end.left != 0 })
 }
 
@@ -162,8 +177,8 @@ fn conclude(cause: Option<Cause>, status: i32, limits: &Limits, used: Duration) 
 }
 
 /// A run in progress. Dropping it closes the control pipe, at which the supervisor kills everything.
-struct Running {
-    child: Child,
+pub(super) struct Running {
+    pub(super) child: Child,
     control: Option<OwnedFd>,
     status: Receiver,
     partial: Vec<u8>,
@@ -172,45 +187,65 @@ struct Running {
 }
 
 impl Running {
-    fn start(spec: &ChildSpec, stdin: Stdin) -> Result<(Self, Outputs)> {
-        let failed = |error: std::io::Error| {
-            SkillRuntimeError::backend("could not make the pipes of a run; are there too many open files?", error)
-        };
-        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed(error.into()));
-        let (control_read, control_write) = pipe()?;
-        let (status_read, status_write) = pipe()?;
-        let status = Receiver::from_owned_fd(status_read).map_err(failed)?;
-        let (stdin_read, feeder) = match stdin {
+    fn start(spec: ChildSpec) -> Result<(Self, Outputs)> {
+        let (stdin_read, feeder) = match spec.stdin {
             Stdin::Closed => (Stdio::null(), None),
             source @ (Stdin::Bytes(_) | Stdin::File(_)) => {
-                let (read, write) = pipe()?;
+                let (read, write) = new_pipe()?;
                 (Stdio::from(read), Some((source, write)))
             }
         };
+        let mut limits = kernel_limits(&spec.limits);
+        if let Place::Sandbox(_) = spec.place {
+            // Counted in the sandbox's own user namespace, where only runs of the sandbox are.
+            let processes = u64::from(spec.limits.processes) + SANDBOX_PROCESSES;
+            limits.push((libc::RLIMIT_NPROC, processes, processes));
+        }
+        let mut running = Self::spawn(&spec.program, &spec.argv, &spec.env, stdin_read, spec.place, limits)?;
+        let outputs = Outputs::start(&mut running.child, spec.sink, &spec.limits);
+        if let Some((source, write)) = feeder {
+            feed_stdin(source, write, &outputs).map_err(no_pipes)?;
+        }
+        Ok((running, outputs))
+    }
+
+    /// Spawns a supervisor and what it supervises, with stdout and stderr piped.
+    pub(super) fn spawn(
+        program: &Path,
+        argv: &[OsString],
+        env: &[(String, OsString)],
+        stdin: Stdio,
+        place: Place,
+        limits: Vec<(u32, u64, u64)>,
+    ) -> Result<Self> {
+        let (control_read, control_write) = new_pipe()?;
+        let (status_read, status_write) = new_pipe()?;
         #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-        let mut command = Command::new(&spec.program);
-        if let Some(name) = spec.argv.first() {
+        let mut command = Command::new(program);
+        if let Some(name) = argv.first() {
             command.arg0(name);
         }
-        command.args(spec.argv.get(1..).unwrap_or_default());
-        command.env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(stdin_read).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let folder = spec.folder.try_clone().map_err(failed)?;
-        supervisor::attach(
-            &mut command,
-            Plan { control: control_read, status: status_write, folder, limits: kernel_limits(&spec.limits) },
-        );
-        let spawned = command.spawn();
+        command.args(argv.get(1..).unwrap_or_default());
+        command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        supervisor::attach(&mut command, Plan { control: control_read, status: status_write, limits, place });
+        // So that what a failed attempt reported can be read while the writing end is still here.
+        rustix::io::ioctl_fionbio(&status_read, true).map_err(|error| no_pipes(error.into()))?;
+        let mut spawned = command.spawn();
+        for _ in 0..BUSY_RETRIES {
+            if !spawned.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy) {
+                break;
+            }
+            std::thread::sleep(BUSY_PAUSE);
+            // The records of the attempt that failed aren't the next one's.
+            let _ = failed_stage(&status_read);
+            spawned = command.spawn();
+        }
         // The command owns the supervisor's ends of the pipes, and the guest's stdin.
         drop(command);
-        let mut child = spawned.map_err(|error| not_started(&error))?;
-        let outputs = Outputs::start(&mut child, spec.sink.clone(), &spec.limits);
-        if let Some((source, write)) = feeder {
-            feed_stdin(source, write, &outputs).map_err(failed)?;
-        }
-        let running =
-            Self { child, control: Some(control_write), status, partial: Vec::new(), guest: None, killed: None };
-        Ok((running, outputs))
+        let child = spawned.map_err(|error| not_started(&error, failed_stage(&status_read)))?;
+        let status = Receiver::from_owned_fd(status_read).map_err(no_pipes)?;
+        Ok(Self { child, control: Some(control_write), status, partial: Vec::new(), guest: None, killed: None })
     }
 
     fn supervisor_id(&self) -> Option<u32> {
@@ -276,17 +311,61 @@ impl Running {
     }
 }
 
+/// A pipe that no other program inherits: read end, write end.
+fn new_pipe() -> Result<(OwnedFd, OwnedFd)> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| no_pipes(error.into()))
+}
+
+fn no_pipes(error: std::io::Error) -> SkillRuntimeError {
+    SkillRuntimeError::backend("could not make the pipes of a run; are there too many open files?", error)
+}
+
+/// The stage that a run which did not start reported, if it got so far. Everything that could write is gone by then.
+fn failed_stage(status: &OwnedFd) -> Option<(Stage, i32)> {
+    loop {
+        let mut bytes = [0; RECORD_BYTES];
+        match rustix::io::read(status, &mut bytes) {
+            Ok(RECORD_BYTES) => {
+                let record = Record::from_bytes(&bytes);
+                if record.kind == FAILED {
+                    return Some((Stage::from_number(record.guest)?, record.status));
+                }
+            }
+            Ok(_) | Err(_) => return None,
+        }
+    }
+}
+
 /// Why a program did not start, without its path on the host.
-fn not_started(error: &std::io::Error) -> SkillRuntimeError {
-    let (kind, message) = if error.kind() == std::io::ErrorKind::NotFound {
-        (
+fn not_started(error: &std::io::Error, stage: Option<(Stage, i32)>) -> SkillRuntimeError {
+    let (kind, message) = match stage {
+        Some((Stage::Fork, _)) => (ErrorKind::Backend, "the processes of a run could not be made"),
+        Some((Stage::Namespaces, _)) => (ErrorKind::Backend, "the namespaces of the sandbox could not be entered"),
+        Some((Stage::Mounts, _)) => (ErrorKind::Backend, "/proc and /dev/shm of a run could not be mounted"),
+        Some((Stage::Folder, _)) => (ErrorKind::NotFound, "the current folder does not exist"),
+        Some((Stage::Limits, _)) => (ErrorKind::Backend, "a limit could not be set"),
+        Some((Stage::Identity, _)) => (ErrorKind::Backend, "the unprivileged user could not be taken on"),
+        Some((Stage::Landlock, _)) => (ErrorKind::Backend, "Landlock refused the rules of the sandbox"),
+        Some((Stage::Capabilities, _)) => (ErrorKind::Backend, "capabilities could not be given up"),
+        Some((Stage::Seccomp, _)) => (ErrorKind::Backend, "the system-call filter could not be installed"),
+        Some((Stage::SelfTest, number)) => {
+            return SkillRuntimeError::new(
+                ErrorKind::PolicyUnenforceable,
+                format!(
+                    "the sandbox did not hold in its self-test (attempt {number}), so nothing was run; please report \
+                     this with the kernel's version"
+                ),
+            );
+        }
+        None if error.kind() == std::io::ErrorKind::NotFound => (
             ErrorKind::NotFound,
             "the program could not be started: it, or the interpreter that its first line names, does not exist",
-        )
-    } else if error.kind() == std::io::ErrorKind::PermissionDenied {
-        (ErrorKind::Backend, "the program could not be started: it may not be executed (is its folder mounted noexec?)")
-    } else {
-        (ErrorKind::Backend, "the program could not be started")
+        ),
+        None if error.kind() == std::io::ErrorKind::PermissionDenied => (
+            ErrorKind::Backend,
+            "the program could not be started: it may not be executed (is its folder mounted noexec?)",
+        ),
+        None => (ErrorKind::Backend, "the program could not be started"),
     };
     SkillRuntimeError::new(kind, message).caused_by(error.kind().to_string())
 }

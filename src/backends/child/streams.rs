@@ -11,7 +11,7 @@ use tokio::process::Child;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::supervisor::block_broken_pipe_signal;
+use super::system::block_broken_pipe_signal;
 use crate::policy::Limits;
 use crate::runtime::{CapturedOutput, OutputCapture, OutputSink, Stdin, Stream};
 

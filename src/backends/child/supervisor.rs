@@ -14,127 +14,126 @@
 #![expect(unsafe_code, reason = "fork, exec and what lies between have no safe interface; each block has its argument")]
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_void, pid_t};
 
+use super::confined::Confined;
+use super::record::{ENDED, Record, STARTED, Stage};
+use super::system::{
+    OnExec, become_user, block_signals, check, child_signals, close_all_but, close_from, drain, failed_at, fork_with,
+    now_milliseconds, reset_signals, set_limit, usage_of_children, write_record,
+};
+
 /// How long the supervisor tries to kill what is left. A fork bomb in one process group dies at the first signal;
 /// only one that changes its session at every fork lasts, and it must not hold the run for ever.
 const SWEEP_MILLISECONDS: i64 = 3_000;
+/// Folders that a program can be handed: five areas, `/tmp`, and a few mounts and interpreters. Two digits name them.
+pub(in crate::backends) const MAX_FOLDERS: usize = 64;
 /// Children looked at in one pass: as many ids as the buffer holds. The next pass takes the rest.
 const CHILDREN_BUFFER: usize = 16 * 1024;
-/// Descriptors closed one by one where the kernel has no `close_range` (before 5.9).
-const CLOSE_FALLBACK: RawFd = 4_096;
-/// Signal numbers of Linux.
-const LAST_SIGNAL: c_int = 64;
-
-/// What the supervisor tells the host, as it lies in the status pipe. Smaller than `PIPE_BUF`, so written whole.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    /// [`STARTED`] or [`ENDED`].
-    pub(super) kind: u32,
-    /// The guest's process id, which is also its session and process group.
-    pub(super) guest: i32,
-    /// The guest's wait status; valid in an [`ENDED`] record.
-    pub(super) status: i32,
-    /// Processes that were still there when the sweep gave up: 0 or 1.
-    pub(super) left: u32,
-    /// Processor time of everything that was reaped, microseconds.
-    pub(super) cpu_microseconds: u64,
-    /// The largest resident set of one process, bytes.
-    pub(super) peak_memory: u64,
-}
-
-/// The first record.
-pub(super) const STARTED: u32 = 1;
-/// The last record: nothing of the run is left, unless `left` says so.
-pub(super) const ENDED: u32 = 2;
-/// Bytes of a record.
-pub(super) const RECORD_BYTES: usize = size_of::<Record>();
-
-impl Record {
-    /// Reads a record from its bytes.
-    pub(super) fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Self {
-        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let long = |at: usize| if cfg!(target_endian = "little") { long(at) } else { long(at).rotate_left(32) };
-        Self {
-            kind: word(0),
-            guest: word(4).cast_signed(),
-            status: word(8).cast_signed(),
-            left: word(12),
-            cpu_microseconds: long(16),
-            peak_memory: long(24),
-        }
-    }
-}
-
-/// Everything the two processes need, prepared by the host.
+/// Everything the processes of a run need, prepared by the host.
 pub(super) struct Plan {
     /// Read end: closes when the host is done with the run, or dead.
     pub(super) control: OwnedFd,
     /// Write end, for records.
     pub(super) status: OwnedFd,
-    /// The guest's current folder.
-    pub(super) folder: OwnedFd,
     /// Resource limits of the guest: resource, soft, hard.
     pub(super) limits: Vec<(u32, u64, u64)>,
+    /// Where the guest lives.
+    pub(super) place: Place,
+}
+
+/// Where a guest lives.
+pub(in crate::backends) enum Place {
+    /// Among the host's own processes.
+    Host(OnHost),
+    /// In the namespaces of a prepared sandbox.
+    #[cfg_attr(not(feature = "bubblewrap"), expect(dead_code, reason = "only that runtime makes sandboxes"))]
+    Sandbox(Confined),
+}
+
+/// A guest among the host's own processes.
+pub(in crate::backends) struct OnHost {
+    /// The current folder, held open.
+    pub(in crate::backends) folder: OwnedFd,
+    /// Descriptors the program gets under their own numbers. It must be one of ours, not a script.
+    pub(in crate::backends) keep: Vec<OwnedFd>,
+    /// The same for folders, at most [`MAX_FOLDERS`]. With another user, each is put where that user can reach it by
+    /// name, in a mount namespace of the program's own.
+    pub(in crate::backends) folders: Vec<OwnedFd>,
+    /// Another user and group to take on (root only).
+    pub(in crate::backends) user: Option<(u32, u32)>,
+    /// Whether the program may be one that gains rights.
+    pub(in crate::backends) rights: Rights,
+    /// Processes of a program around the guest that don't count towards its limit.
+    pub(in crate::backends) own_processes: usize,
+}
+
+/// Whether a program may gain rights by being started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::backends) enum Rights {
+    /// It has those of its user. A program that gained some (sudo, ping) could not be killed at the end.
+    Fixed,
+    /// It is a sandbox of the system that has to be root to do its work, and takes the rights from what it runs.
+    #[cfg_attr(not(feature = "firejail"), expect(dead_code, reason = "only that runtime needs it"))]
+    MayGrow,
 }
 
 impl Plan {
-    /// Called in the host's forked child. Returns in the guest's process only, which then execs; the supervisor never
-    /// returns.
+    /// Called in the host's forked child. Returns in the guest's process only, which then execs; or with an error in
+    /// whichever process met it, which the standard library reports to the host. A supervisor never returns.
     pub(super) fn enter(&self) -> io::Result<()> {
         // SAFETY: the calls are async-signal-safe, the pointers are to live locals, and nothing is allocated.
         unsafe {
-            let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-            libc::sigfillset(all.as_mut_ptr());
-            // The host's handlers are still installed; none may run in either process.
-            libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+            block_signals();
             // Its own session: neither the terminal's signals nor the guest's `kill 0` reach the supervisor.
             libc::setsid();
-            if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let supervisor = libc::getpid();
-            // The bare call, not libc's `fork`: that would run the host's `pthread_atfork` handlers a second time, in a
-            // process whose other threads are gone.
-            let guest = libc::syscall(libc::SYS_clone, libc::SIGCHLD as libc::c_ulong, 0, 0, 0, 0);
-            match guest {
-                -1 => Err(io::Error::last_os_error()),
-                0 => self.become_guest(supervisor),
-                pid => self.supervise(pid as pid_t),
+            match &self.place {
+                Place::Host(place) => {
+                    let failed = |error| failed_at(self.status.as_raw_fd(), Stage::Fork, error);
+                    check(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)).map_err(failed)?;
+                    let supervisor = libc::getpid();
+                    match fork_with(0).map_err(failed)? {
+                        0 => self.become_guest(place, supervisor),
+                        guest => self.supervise(guest),
+                    }
+                }
+                Place::Sandbox(confined) => confined.enter(self),
             }
         }
     }
 
     /// Confines this process as far as an ordinary process can be; `exec` follows.
-    unsafe fn become_guest(&self, supervisor: pid_t) -> io::Result<()> {
+    unsafe fn become_guest(&self, place: &OnHost, supervisor: pid_t) -> io::Result<()> {
+        let failed = |stage| move |error| failed_at(self.status.as_raw_fd(), stage, error);
         // SAFETY: as in `enter`.
         unsafe {
             libc::setsid();
-            // The supervisor has one thread, so here the signal does mean that the process ended.
+            if let Some((user, group)) = place.user {
+                make_reachable(&place.folders).map_err(failed(Stage::Mounts))?;
+                check(libc::setgroups(0, std::ptr::null())).map_err(failed(Stage::Identity))?;
+                become_user(user, group).map_err(failed(Stage::Identity))?;
+            }
+            // After the change of user, which clears it. The supervisor has one thread, so here the signal does mean
+            // that the process ended.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             if libc::getppid() != supervisor {
                 libc::_exit(1);
             }
-            // A program that gains rights (sudo, ping) could not be killed at the end.
-            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-            check(libc::fchdir(self.folder.as_raw_fd()))?;
+            if place.rights == Rights::Fixed {
+                check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(failed(Stage::Identity))?;
+            }
+            check(libc::fchdir(place.folder.as_raw_fd())).map_err(failed(Stage::Folder))?;
             for &(resource, soft, hard) in &self.limits {
-                set_limit(resource, soft, hard)?;
+                set_limit(resource, soft, hard).map_err(failed(Stage::Limits))?;
             }
             // Marked, not closed: the standard library still needs its own pipe to report a failed `exec`.
             close_from(3, OnExec::Yes);
-            for signal in 1..=LAST_SIGNAL {
-                // A signal that the host ignores would stay ignored. SIGKILL and SIGSTOP refuse, which is fine.
-                libc::signal(signal, libc::SIG_DFL);
+            for descriptor in place.keep.iter().chain(&place.folders) {
+                libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0);
             }
-            let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-            libc::sigemptyset(none.as_mut_ptr());
-            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            reset_signals();
             Ok(())
         }
     }
@@ -150,16 +149,12 @@ impl Plan {
             let (control, status) = (self.control.as_raw_fd(), self.status.as_raw_fd());
             // Holding the guest's stdout would keep the host waiting; holding another run's control pipe would keep
             // that run alive; the standard library waits for its own pipe.
-            close_all_but(control, status);
-            let mut child_signal = MaybeUninit::<libc::sigset_t>::uninit();
-            libc::sigemptyset(child_signal.as_mut_ptr());
-            libc::sigaddset(child_signal.as_mut_ptr(), libc::SIGCHLD);
-            // An ignored or `SA_NOCLDWAIT` SIGCHLD of the host would let children vanish unseen.
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            let signals = libc::signalfd(-1, child_signal.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+            close_all_but([control, status]);
+            let signals = child_signals();
             let mut record = Record { kind: STARTED, guest, status: 0, left: 0, cpu_microseconds: 0, peak_memory: 0 };
             write_record(status, &record);
 
+            let mut reaped = Reaped::GuestStillThere;
             let mut ended = signals < 0;
             while !ended {
                 let mut polled = [
@@ -170,23 +165,60 @@ impl Plan {
                 ended = polled[0].revents != 0;
                 if polled[1].revents != 0 {
                     drain(signals);
-                    ended |= reap(guest, &mut record.status) != Reaped::GuestStillThere;
+                    reaped = reap(guest, &mut record.status);
+                    ended |= reaped != Reaped::GuestStillThere;
                 }
             }
-            record.left = u32::from(!sweep(guest, signals, &mut record.status));
-            let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-            if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) == 0 {
-                let usage = usage.assume_init();
-                let microseconds = |time: libc::timeval| {
-                    (time.tv_sec as u64).wrapping_mul(1_000_000).wrapping_add(time.tv_usec as u64)
-                };
-                record.cpu_microseconds = microseconds(usage.ru_utime).wrapping_add(microseconds(usage.ru_stime));
-                record.peak_memory = (usage.ru_maxrss as u64).wrapping_mul(1024);
+            if reaped == Reaped::GuestStillThere {
+                // The whole group in one call: a fork in progress in it can't slip through. Only now, as the id of a
+                // guest that was reaped may belong to a stranger.
+                libc::kill(-guest, libc::SIGKILL);
             }
+            record.left = u32::from(!sweep(guest, signals, &mut record.status));
+            (record.cpu_microseconds, record.peak_memory) = usage_of_children();
             record.kind = ENDED;
             write_record(status, &record);
             libc::_exit(0)
         }
+    }
+}
+
+/// Mounts each folder below `/tmp` of a new mount namespace, and puts a descriptor of that in the place of the old one.
+///
+/// `bwrap` turns a descriptor back into a name and looks that up as the user it runs as; the workspace of a host that is
+/// root lies in a folder that is closed to that user, and shall stay so.
+unsafe fn make_reachable(folders: &[OwnedFd]) -> io::Result<()> {
+    // SAFETY: async-signal-safe calls on live locals and NUL-terminated strings.
+    unsafe {
+        // Before the namespace is left: a mount can only be copied where it is.
+        let mut trees: [RawFd; MAX_FOLDERS] = [-1; MAX_FOLDERS];
+        let copy = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as u32;
+        for (folder, tree) in folders.iter().zip(&mut trees) {
+            *tree = libc::syscall(libc::SYS_open_tree, folder.as_raw_fd(), c"".as_ptr(), copy) as RawFd;
+            if *tree < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let (none, root) = (std::ptr::null(), c"/".as_ptr());
+        check(libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()))?;
+        let (tmpfs, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
+        check(libc::mount(tmpfs, c"/tmp".as_ptr(), tmpfs, flags, c"mode=755".as_ptr().cast::<c_void>()))?;
+        for (index, (folder, tree)) in folders.iter().zip(trees).enumerate() {
+            let mut path = *b"/tmp/00\0";
+            path[5] += (index / 10) as u8;
+            path[6] += (index % 10) as u8;
+            let path = path.as_ptr().cast::<libc::c_char>();
+            check(libc::mkdir(path, 0o755))?;
+            let from_descriptor = libc::MOVE_MOUNT_F_EMPTY_PATH;
+            let moved = libc::syscall(libc::SYS_move_mount, tree, c"".as_ptr(), libc::AT_FDCWD, path, from_descriptor);
+            check(moved as c_int)?;
+            let reachable = libc::open(path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC);
+            if reachable < 0 || libc::dup2(reachable, folder.as_raw_fd()) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -227,9 +259,8 @@ unsafe fn sweep(guest: pid_t, signals: RawFd, status: &mut i32) -> bool {
         let own_group = libc::getpgrp();
         let deadline = now_milliseconds().wrapping_add(SWEEP_MILLISECONDS);
         loop {
-            // The whole group in one call: a fork in progress in it can't slip through.
-            libc::kill(-guest, libc::SIGKILL);
             for_each_child(&mut |child| {
+                // The group in one call. It can't be a stranger's: its member, our child, isn't reaped.
                 let group = libc::getpgid(child);
                 if group > 1 && group != own_group {
                     libc::kill(-group, libc::SIGKILL);
@@ -273,104 +304,6 @@ unsafe fn for_each_child(act: &mut dyn FnMut(pid_t)) {
                 id = 0;
             }
         }
-    }
-}
-
-/// Whether descriptors are closed now or at `exec`.
-#[derive(Clone, Copy)]
-enum OnExec {
-    Yes,
-    No,
-}
-
-/// Closes, or marks for closing, every descriptor from `first` up.
-unsafe fn close_from(first: RawFd, when: OnExec) {
-    // SAFETY: no descriptor at or above `first` is used by this process afterwards.
-    unsafe { close_between(first, RawFd::MAX, when) }
-}
-
-unsafe fn close_all_but(one: RawFd, other: RawFd) {
-    let (low, high) = if one < other { (one, other) } else { (other, one) };
-    // SAFETY: the two are kept; nothing else is used by the supervisor.
-    unsafe {
-        close_between(0, low - 1, OnExec::No);
-        close_between(low + 1, high - 1, OnExec::No);
-        close_between(high + 1, RawFd::MAX, OnExec::No);
-    }
-}
-
-unsafe fn close_between(first: RawFd, last: RawFd, when: OnExec) {
-    if first > last {
-        return;
-    }
-    let flags: libc::c_uint = match when {
-        OnExec::Yes => libc::CLOSE_RANGE_CLOEXEC,
-        OnExec::No => 0,
-    };
-    // SAFETY: the caller no longer needs these descriptors; unknown ones give EBADF, which is fine.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, first as libc::c_uint, last as libc::c_uint, flags) == 0 {
-            return;
-        }
-        for descriptor in first..=last.min(CLOSE_FALLBACK) {
-            match when {
-                OnExec::Yes => libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC),
-                OnExec::No => libc::close(descriptor),
-            };
-        }
-    }
-}
-
-/// Sets one limit, never above the hard limit that the host itself has.
-unsafe fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
-    // SAFETY: the structure lives through both calls.
-    unsafe {
-        let mut now = MaybeUninit::<libc::rlimit>::zeroed();
-        check(libc::getrlimit(resource as _, now.as_mut_ptr()))?;
-        let most = now.assume_init().rlim_max;
-        let hard = (hard as libc::rlim_t).min(most);
-        let wanted = libc::rlimit { rlim_cur: (soft as libc::rlim_t).min(hard), rlim_max: hard };
-        check(libc::setrlimit(resource as _, &raw const wanted))
-    }
-}
-
-unsafe fn drain(signals: RawFd) {
-    let mut buffer = MaybeUninit::<[libc::signalfd_siginfo; 4]>::uninit();
-    // SAFETY: the descriptor doesn't block and the buffer's length is given.
-    while unsafe { libc::read(signals, buffer.as_mut_ptr().cast::<c_void>(), size_of::<[libc::signalfd_siginfo; 4]>()) }
-        > 0
-    {}
-}
-
-unsafe fn write_record(status: RawFd, record: &Record) {
-    // SAFETY: a record is plain data without padding (4 × 4 + 2 × 8 bytes). SIGPIPE is blocked: a host that is gone is
-    // no reason to stop.
-    unsafe { libc::write(status, std::ptr::from_ref(record).cast::<c_void>(), RECORD_BYTES) };
-}
-
-unsafe fn now_milliseconds() -> i64 {
-    let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the structure lives through the call, which can't fail for this clock.
-    let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
-        time.assume_init()
-    };
-    (time.tv_sec as i64).wrapping_mul(1_000).wrapping_add(time.tv_nsec as i64 / 1_000_000)
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Blocks SIGPIPE in the calling thread, so that a write to a guest that stopped reading is an error and not the end
-/// of the host: only programs that Rust starts ignore the signal from birth, and an embedder may be in another language.
-pub(super) fn block_broken_pipe_signal() {
-    // SAFETY: the set is initialised by `sigemptyset` before it is read, and lives through the call.
-    unsafe {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
     }
 }
 

@@ -10,7 +10,7 @@ use cap_std::fs::Dir;
 
 use crate::policy::Limits;
 
-/// Processes read in one look, at most this many over the limit: enough to know that it is passed.
+/// Processes and threads read in one look, at most this many over the limit: enough to know that it is passed.
 const TREE_SLACK: usize = 64;
 /// How deep folders are walked: deeper ones count as one entry each.
 const MAX_DEPTH: usize = 128;
@@ -51,6 +51,18 @@ impl Watch {
             disk: disk.map(std::sync::Arc::new),
             looks: 0,
         }
+    }
+
+    /// Lets this many processes be there beside the guest's.
+    pub(super) fn not_counting(mut self, processes: usize) -> Self {
+        self.processes = self.processes.saturating_add(processes);
+        self
+    }
+
+    /// Leaves the number of processes to the kernel.
+    pub(super) fn without_processes(mut self) -> Self {
+        self.processes = usize::MAX - TREE_SLACK;
+        self
     }
 
     /// One look. `None` when all is well, or when the supervisor is gone.
@@ -138,16 +150,17 @@ impl Tree {
         // The supervisor's own use isn't the run's, but what it has reaped is.
         let reaped = Stat::read(supervisor).map_or(0, |stat| stat.reaped_ticks);
         let mut all_ticks = reaped;
-        let mut open = children(supervisor);
+        let mut open = children(supervisor, most);
         while let Some(id) = open.pop() {
             if tree.processes >= most {
                 break;
             }
             let Some(stat) = Stat::read(id) else { continue };
-            tree.processes += 1;
+            // Threads count like processes, as they do for the kernel.
+            tree.processes = tree.processes.saturating_add(stat.threads.max(1));
             tree.resident = tree.resident.saturating_add(stat.resident_pages.saturating_mul(page));
             all_ticks = all_ticks.saturating_add(stat.own_ticks).saturating_add(stat.reaped_ticks);
-            open.extend(children(id));
+            open.extend(children(id, most));
         }
         tree.cpu_time = Duration::from_millis(all_ticks.saturating_mul(1_000) / ticks);
         tree
@@ -156,6 +169,7 @@ impl Tree {
 
 /// The fields of `/proc/<id>/stat` that are needed.
 struct Stat {
+    threads: usize,
     own_ticks: u64,
     reaped_ticks: u64,
     resident_pages: u64,
@@ -173,6 +187,7 @@ impl Stat {
         // Field 3 (state) is the first here; see proc(5) for the numbers.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
+            threads: usize::try_from(number(20)?).unwrap_or(usize::MAX),
             own_ticks: number(14)?.saturating_add(number(15)?),
             reaped_ticks: number(16)?.saturating_add(number(17)?),
             resident_pages: number(24)?,
@@ -180,8 +195,8 @@ impl Stat {
     }
 }
 
-/// The children of every thread of a process.
-fn children(id: u32) -> Vec<u32> {
+/// The children of every thread of a process; at most `most` threads are looked at, more are over the limit anyway.
+fn children(id: u32, most: usize) -> Vec<u32> {
     let mut all = Vec::new();
     let Ok(threads) = rustix::fs::open(
         format!("/proc/{id}/task"),
@@ -191,7 +206,7 @@ fn children(id: u32) -> Vec<u32> {
         return all;
     };
     let Ok(entries) = rustix::fs::Dir::new(threads) else { return all };
-    for entry in entries.flatten() {
+    for entry in entries.flatten().take(most) {
         let Some(thread) = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.')) else { continue };
         let list = read_small(&format!("/proc/{id}/task/{thread}/children")).unwrap_or_default();
         all.extend(list.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
@@ -219,7 +234,7 @@ mod tests {
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let line = "7 (a) R 1 (b) ) S 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 99 1000 55 0";
         let stat = Stat::parse(line).unwrap();
-        assert_eq!((stat.own_ticks, stat.reaped_ticks, stat.resident_pages), (120, 7, 55));
+        assert_eq!((stat.own_ticks, stat.reaped_ticks, stat.threads, stat.resident_pages), (120, 7, 1, 55));
         for bad in ["", "7", "7 (x", "7 (x) S 1", "7 (x) S 1 7 7 0 -1 1 1 2 3 4 a b c d 20 0 1 0 99 1000 55"] {
             assert!(Stat::parse(bad).is_none(), "{bad}");
         }
