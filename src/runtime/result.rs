@@ -105,6 +105,18 @@ pub struct RuntimeRunResult {
 }
 
 impl RuntimeRunResult {
+    /// The result of a run that the caller cancelled: what it wrote went with it.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self {
+            termination: Termination::Cancelled,
+            stdout: CapturedOutput::default(),
+            stderr: CapturedOutput::default(),
+            duration: Duration::ZERO,
+            usage: Usage::default(),
+        }
+    }
+
     /// See [`Termination::exit_code`].
     #[must_use]
     pub fn exit_code(&self) -> i32 {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::cancel::Cancel;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use super::plan::StepPlan;
 use super::result::{DeliveredOutput, StepResult};
@@ -30,20 +31,29 @@ pub struct StepContext {
     pub progress: Arc<dyn Progress>,
     /// Hears the script's output while it runs.
     pub sink: Option<Arc<dyn OutputSink>>,
+    /// Ends the step from outside, with its cleanup done and an honest result.
+    pub cancel: Cancel,
 }
 
 impl StepContext {
     /// A context in which nobody listens.
     #[must_use]
     pub fn new(registry: RuntimeRegistry) -> Self {
-        Self { registry, audit: Arc::new(NullSink), progress: Arc::new(SilentProgress), sink: None }
+        Self {
+            registry,
+            audit: Arc::new(NullSink),
+            progress: Arc::new(SilentProgress),
+            sink: None,
+            cancel: Cancel::default(),
+        }
     }
 }
 
 /// Runs one step to its end.
 ///
-/// A script that fails, traps or hits a limit gives a [`StepResult`]. Dropping the future ends the script and removes
-/// everything that was made for it.
+/// A script that fails, traps or hits a limit gives a [`StepResult`], and so does one that was cancelled by
+/// [`StepContext::cancel`]. Dropping the future ends the script too, and what was made for it is removed in the
+/// background, by the executor; prefer cancelling where the process ends soon after.
 ///
 /// # Errors
 /// When the configuration is wrong, the skill isn't what was pinned, the runtime can't enforce the policy, or the
@@ -113,18 +123,22 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
     let prepared = {
         let prepare =
             PrepareContext { policy: &plan.policy, config: &plan.runtime_config, audit, progress: &context.progress };
-        plan.runtime.prepare(&skill, workspace.clone(), &prepare).await
+        tokio::select! {
+            biased;
+            () = context.cancel.wait() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "cancelled before the script started")),
+            prepared = plan.runtime.prepare(&skill, workspace.clone(), &prepare) => prepared,
+        }
     };
     context.progress.done();
     let handle = match prepared {
         Ok(handle) => handle,
         Err(error) => return Err(removing(&workspace, error.operation("prepare"))),
     };
-    let sandbox = Sandbox::new(plan.runtime.clone(), handle);
+    let sandbox = Sandbox::new(plan.runtime.clone(), handle, workspace.clone());
 
-    let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit).await;
+    let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit, &context.cancel).await;
     context.progress.done();
-    let cleaned = sandbox.close(&workspace).await;
+    let cleaned = sandbox.close().await;
     let (run, collected) = match (outcome, cleaned) {
         (Ok(outcome), Ok(())) => outcome,
         (Ok(_), Err(cleanup)) => return Err(cleanup),
@@ -187,6 +201,7 @@ fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Works
 }
 
 /// What was taken out of `/workspace/out`, where the caller wants it.
+#[derive(Default)]
 struct Delivered {
     outputs: Vec<DeliveredOutput>,
     skipped: Vec<SkippedOutput>,
@@ -199,9 +214,15 @@ async fn run_and_collect(
     command: &crate::runtime::RunCommand,
     workspace: &Arc<Workspace>,
     audit: &AuditScope,
+    cancel: &Cancel,
 ) -> Result<(RuntimeRunResult, Delivered)> {
     audit.allow(Layer::Runtime, "run", command.program(), "")?;
-    let run = plan.runtime.run(handle, command).await.map_err(|error| error.operation("run"))?;
+    let run = tokio::select! {
+        biased;
+        run = plan.runtime.run(handle, command) => run.map_err(|error| error.operation("run"))?,
+        // The future of the run is dropped, which ends the guest; what it left isn't collected.
+        () = cancel.wait() => return Ok((RuntimeRunResult::cancelled(), Delivered::default())),
+    };
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
     let delivered =
@@ -245,11 +266,12 @@ fn removing(workspace: &Workspace, error: SkillRuntimeError) -> SkillRuntimeErro
 struct Sandbox {
     runtime: Arc<dyn SkillRuntime>,
     handle: Option<SkillRuntimeHandle>,
+    workspace: Arc<Workspace>,
 }
 
 impl Sandbox {
-    fn new(runtime: Arc<dyn SkillRuntime>, handle: SkillRuntimeHandle) -> Self {
-        Self { runtime, handle: Some(handle) }
+    fn new(runtime: Arc<dyn SkillRuntime>, handle: SkillRuntimeHandle, workspace: Arc<Workspace>) -> Self {
+        Self { runtime, handle: Some(handle), workspace }
     }
 
     #[expect(clippy::expect_used, reason = "the handle is taken only by close and drop, which consume the sandbox")]
@@ -258,14 +280,14 @@ impl Sandbox {
     }
 
     /// Ends the sandbox, then removes the workspace.
-    async fn close(mut self, workspace: &Workspace) -> Result<()> {
+    async fn close(mut self) -> Result<()> {
         let cleaned = match &self.handle {
             Some(handle) => self.runtime.cleanup(handle).await,
             None => Ok(()),
         };
         // Taken only now: if this future is dropped while cleanup runs, `drop` starts it again.
         self.handle = None;
-        match (cleaned, workspace.remove()) {
+        match (cleaned, self.workspace.remove()) {
             (Ok(()), removed) => removed,
             (Err(error), Ok(())) => Err(error.operation("cleanup")),
             (Err(error), Err(removing)) => Err(error.operation("cleanup").with_cleanup(removing)),
@@ -278,12 +300,14 @@ impl Drop for Sandbox {
     /// what is left is what `prepare` made.
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
-        let runtime = self.runtime.clone();
+        let (runtime, workspace) = (self.runtime.clone(), self.workspace.clone());
         match tokio::runtime::Handle::try_current() {
             Ok(executor) => {
                 executor.spawn(async move {
-                    if let Err(error) = runtime.cleanup(&handle).await {
-                        tracing::warn!(error = %error.chain().join(": "), "cleanup after a cancelled run failed");
+                    for failed in
+                        [runtime.cleanup(&handle).await, workspace.remove()].into_iter().filter_map(Result::err)
+                    {
+                        tracing::warn!(error = %failed.chain().join(": "), "cleanup after a dropped run failed");
                     }
                 });
             }

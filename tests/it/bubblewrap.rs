@@ -312,7 +312,7 @@ async fn out_without_delete_keeps_what_is_there() {
 #[tokio::test]
 async fn nothing_outlives_a_run_and_runs_see_only_each_others_files() {
     let prepared =
-        with(SandboxPolicy { limits: Limits { wall_time: Duration::from_secs(2), ..limits() }, ..policy() }, &[]).await;
+        with(SandboxPolicy { limits: Limits { wall_time: Duration::from_secs(4), ..limits() }, ..policy() }, &[]).await;
     for escape in [
         "sh -c 'sleep 300; : @' &",
         "(setsid nohup sh -c 'sleep 300; : @' >/dev/null 2>&1 &) &",

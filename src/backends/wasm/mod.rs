@@ -45,6 +45,7 @@ struct Prepared {
     workspace: Arc<Workspace>,
     cache: Arc<CompileCache>,
     progress: Arc<dyn Progress>,
+    guests: run::Guests,
 }
 
 #[async_trait]
@@ -101,6 +102,7 @@ impl SkillRuntime for WasmRuntime {
             workspace: workspace.clone(),
             cache: compile_cache(context.config)?,
             progress: context.progress.clone(),
+            guests: run::Guests::default(),
         };
         Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), prepared))
     }
@@ -112,6 +114,7 @@ impl SkillRuntime for WasmRuntime {
             limits: handle.policy().limits.clone(),
             cache: prepared.cache.clone(),
             progress: prepared.progress.clone(),
+            guests: prepared.guests.clone(),
         };
         let result = run::run(job, command).await.map_err(|error| error.operation("run"))?;
         if let Some(limit) = limit_name(&result.termination) {
@@ -120,8 +123,10 @@ impl SkillRuntime for WasmRuntime {
         Ok(result)
     }
 
-    async fn cleanup(&self, _handle: &SkillRuntimeHandle) -> Result<()> {
-        // A guest ends with the future of its run; engines and compiled code are shared by the process.
+    async fn cleanup(&self, handle: &SkillRuntimeHandle) -> Result<()> {
+        // A guest is told to end with the future of its run, and is at most one host call away from it; the workspace
+        // is removed next, so it must not write any more. Engines and compiled code are shared by the process.
+        handle.state::<Prepared>()?.guests.all_ended().await;
         Ok(())
     }
 }

@@ -38,6 +38,40 @@ pub(super) struct Job {
     pub(super) limits: Limits,
     pub(super) cache: Arc<CompileCache>,
     pub(super) progress: Arc<dyn Progress>,
+    pub(super) guests: Guests,
+}
+
+/// The guests of one handle that live.
+#[derive(Clone)]
+pub(super) struct Guests(tokio::sync::watch::Sender<usize>);
+
+impl Default for Guests {
+    fn default() -> Self {
+        Self(tokio::sync::watch::Sender::new(0))
+    }
+}
+
+impl Guests {
+    /// Waits until none lives, or the grace time is over.
+    pub(super) async fn all_ended(&self) {
+        let mut living = self.0.subscribe();
+        let ended = async { living.wait_for(|living| *living == 0).await.is_ok() };
+        if !matches!(tokio::time::timeout(GRACE, ended).await, Ok(true)) {
+            tracing::warn!("a guest is still in a call of the host after its run was given up");
+        }
+    }
+
+    /// Counts one for as long as the returned value lives.
+    fn enter(&self) -> impl Drop + Send + 'static {
+        struct Living(tokio::sync::watch::Sender<usize>);
+        impl Drop for Living {
+            fn drop(&mut self) {
+                self.0.send_modify(|living| *living -= 1);
+            }
+        }
+        self.0.send_modify(|living| *living += 1);
+        Living(self.0.clone())
+    }
 }
 
 /// How a guest ended and what it used.
@@ -58,7 +92,12 @@ pub(super) async fn run(job: Job, command: &RunCommand) -> Result<RuntimeRunResu
         let (command, output, interrupt, running) =
             (command.clone(), output.clone(), interrupt.clone(), running.clone());
         let executor = tokio::runtime::Handle::current();
-        on_own_thread(move || live(&host, &job, &command, &output, &interrupt, &running, &executor))?
+        let living = job.guests.enter();
+        on_own_thread(move || {
+            let ended = live(&host, &job, &command, &output, &interrupt, &running, &executor);
+            drop(living);
+            ended
+        })?
     };
     let ended = tokio::select! {
         biased;

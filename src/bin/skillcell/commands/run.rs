@@ -142,10 +142,18 @@ fn run(args: RunArgs) -> Result<StepResult> {
         .enable_all()
         .build()
         .map_err(|error| SkillRuntimeError::backend("could not start the executor", error))?;
+    let cancel = context.cancel.clone();
     let result = executor.block_on(async {
+        let step = execute(config, &context);
+        tokio::pin!(step);
         tokio::select! {
-            result = execute(config, &context) => result,
-            () = interrupted() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "interrupted; the script was ended")),
+            result = &mut step => return result,
+            () = interrupted() => cancel.fire(),
+        }
+        // The script is ended and everything removed; who asks again doesn't want to wait for that.
+        tokio::select! {
+            result = &mut step => result,
+            () = interrupted() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "interrupted twice; cleanup was not waited for")),
         }
     });
     // A read of a terminal can't be interrupted: leave its thread behind rather than wait for a key.
