@@ -4,6 +4,8 @@
 
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod child;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 #[cfg(feature = "wasm")]
@@ -22,11 +24,17 @@ pub fn builtin_registry() -> RuntimeRegistry {
     let registry = with(registry, "local", || Arc::new(local::LocalRuntime));
     #[cfg(feature = "wasm")]
     let registry = with(registry, "wasm", || Arc::new(wasm::WasmRuntime));
+    #[cfg(all(feature = "docker", target_os = "linux"))]
+    let registry = with(registry, "docker", || Arc::new(docker::DockerRuntime));
     registry
 }
 
 /// Adds one built-in runtime. Names in this file are right by construction, so the error can't be; a test looks.
-#[cfg(any(all(feature = "local", target_os = "linux"), feature = "wasm"))]
+#[cfg(any(
+    all(feature = "local", target_os = "linux"),
+    all(feature = "docker", target_os = "linux"),
+    feature = "wasm"
+))]
 fn with(
     mut registry: RuntimeRegistry,
     name: &str,

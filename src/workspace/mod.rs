@@ -12,6 +12,10 @@ mod export;
 mod guest_path;
 mod host_tree;
 mod private_dir;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod ownership;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod receive;
 mod remove;
 mod root;
 mod stage;

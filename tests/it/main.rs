@@ -2,6 +2,12 @@
 
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_limits;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_runs;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]
