@@ -45,7 +45,6 @@ fn build_init(out: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Says something to cargo, which reads a build script's output.
-#[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 fn tell(what: &str) {
     println!("cargo::{what}");
 }

@@ -11,10 +11,10 @@ mod collect;
 mod export;
 mod guest_path;
 mod host_tree;
-mod private_dir;
-#[cfg(all(feature = "docker", target_os = "linux"))]
+#[cfg(all(feature = "ownership", target_os = "linux"))]
 mod ownership;
-#[cfg(all(feature = "docker", target_os = "linux"))]
+mod private_dir;
+#[cfg(all(feature = "archive", target_os = "linux"))]
 mod receive;
 mod remove;
 mod root;

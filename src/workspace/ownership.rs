@@ -23,7 +23,9 @@ impl Workspace {
     pub(crate) fn give_to(&self, user: u32) -> Result<()> {
         Area::ALL.into_iter().try_for_each(|area| {
             let dir = self.area(area);
-            give_dir(dir, user).and_then(|()| give_tree(dir, user, 0)).map_err(|error| io_error(&area.guest_path(), error))
+            give_dir(dir, user)
+                .and_then(|()| give_tree(dir, user, 0))
+                .map_err(|error| io_error(&area.guest_path(), error))
         })
     }
 
@@ -53,7 +55,9 @@ impl Workspace {
         use cap_std::fs::{Permissions, PermissionsExt};
         super::access::write_whole(self.root(), name, bytes)
             .and_then(|()| self.root().set_permissions(name, Permissions::from_mode(0o555)))
-            .map_err(|error| SkillRuntimeError::backend("could not write into the workspace's folder; is there space?", error))
+            .map_err(|error| {
+                SkillRuntimeError::backend("could not write into the workspace's folder; is there space?", error)
+            })
     }
 }
 

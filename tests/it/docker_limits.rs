@@ -118,7 +118,12 @@ async fn a_guest_that_fights_the_killers_loses_its_container_and_nothing_else() 
 async fn a_fork_bomb_is_stopped() {
     let limits = Limits { wall_time: Duration::from_secs(2), processes: 40, ..Limits::default() };
     let prepared = Setup::limits(limits).prepare().await;
-    let result = prepared.run(&RunCommand::new(["python3", "-c", "import os\nwhile True:\n try: os.fork()\n except OSError: pass"]).unwrap()).await;
+    let result = prepared
+        .run(
+            &RunCommand::new(["python3", "-c", "import os\nwhile True:\n try: os.fork()\n except OSError: pass"])
+                .unwrap(),
+        )
+        .await;
     assert_eq!(result.termination, Termination::TimedOut);
     assert_eq!(prepared.processes().await, Vec::<String>::new());
     prepared.cleanup().await;
@@ -143,7 +148,10 @@ async fn the_output_limit_ends_the_run() {
     let limits = Limits { output: 100_000, output_kept: 100, ..Limits::default() };
     let prepared = Setup::limits(limits).prepare().await;
     let result = prepared.shell("yes").await;
-    assert_eq!((result.termination.clone(), result.stdout.head()), (Termination::OutputLimit, "y\n".repeat(25).as_bytes()));
+    assert_eq!(
+        (result.termination.clone(), result.stdout.head()),
+        (Termination::OutputLimit, "y\n".repeat(25).as_bytes())
+    );
     assert!(result.truncated());
     assert_eq!(prepared.limits_hit(), ["output_limit"]);
     // Without a line break, on the other stream.
@@ -158,10 +166,14 @@ async fn the_output_limit_ends_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_limit_ends_the_run_and_is_told_from_a_signal() {
-    let mut policy = SandboxPolicy { limits: Limits { memory: 64 << 20, ..Limits::default() }, ..SandboxPolicy::default() };
+    let mut policy =
+        SandboxPolicy { limits: Limits { memory: 64 << 20, ..Limits::default() }, ..SandboxPolicy::default() };
     policy.limits.requested.memory = true;
     let prepared = Setup { policy, ..Setup::default() }.prepare().await;
-    let hog = |megabytes: u32| RunCommand::new(["python3".into(), "-c".into(), format!("x = b'x' * {megabytes}_000_000; print(len(x))")]).unwrap();
+    let hog = |megabytes: u32| {
+        RunCommand::new(["python3".into(), "-c".into(), format!("x = b'x' * {megabytes}_000_000; print(len(x))")])
+            .unwrap()
+    };
     assert_eq!(prepared.run(&hog(30)).await.stdout.text(), "30000000\n");
     let result = prepared.run(&hog(200)).await;
     assert_eq!((result.termination, result.stdout.text().as_str()), (Termination::OutOfMemory, ""));
@@ -170,21 +182,37 @@ async fn the_memory_limit_ends_the_run_and_is_told_from_a_signal() {
     let result = prepared.shell("python3 -c 'x = b\"x\" * 200_000_000'; exit $?").await;
     assert_eq!(result.termination, Termination::OutOfMemory);
     // One that survives the death of its child ended by itself, and a signal is a signal.
-    assert_eq!(prepared.shell("python3 -c 'x = b\"x\" * 200_000_000'; exit 3").await.termination, Termination::Exited(3));
+    assert_eq!(
+        prepared.shell("python3 -c 'x = b\"x\" * 200_000_000'; exit 3").await.termination,
+        Termination::Exited(3)
+    );
     assert_eq!(prepared.shell("kill -KILL $$").await.termination, Termination::Signaled(9));
     // Memory in /dev/shm and /tmp is memory.
-    let result = prepared.shell("head -c 60000000 /dev/zero >/dev/shm/x && head -c 60000000 /dev/zero >/tmp/x && echo both").await;
+    let result = prepared
+        .shell("head -c 60000000 /dev/zero >/dev/shm/x && head -c 60000000 /dev/zero >/tmp/x && echo both")
+        .await;
     assert_ne!(result.stdout.text(), "both\n");
     prepared.cleanup().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processor_time_and_file_size_end_the_run() {
-    let limits = Limits { cpu_time: Some(Duration::from_secs(1)), disk: 1 << 20, wall_time: Duration::from_secs(60), ..Limits::default() };
+    let limits = Limits {
+        cpu_time: Some(Duration::from_secs(1)),
+        disk: 1 << 20,
+        wall_time: Duration::from_secs(60),
+        ..Limits::default()
+    };
     let prepared = Setup::limits(limits).prepare().await;
-    assert_eq!(prepared.run(&RunCommand::new(["python3", "-c", "while True: pass"]).unwrap()).await.termination, Termination::OutOfFuel);
+    assert_eq!(
+        prepared.run(&RunCommand::new(["python3", "-c", "while True: pass"]).unwrap()).await.termination,
+        Termination::OutOfFuel
+    );
     let write = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nopen('/workspace/out/x', 'wb').write(bytes(2 << 20))";
-    assert_eq!(prepared.run(&RunCommand::new(["python3", "-c", write]).unwrap()).await.termination, Termination::DiskLimit);
+    assert_eq!(
+        prepared.run(&RunCommand::new(["python3", "-c", write]).unwrap()).await.termination,
+        Termination::DiskLimit
+    );
     assert_eq!(prepared.limits_hit(), ["cpu_limit", "disk_limit"]);
     prepared.cleanup().await;
 }

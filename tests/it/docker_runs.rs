@@ -55,7 +55,8 @@ async fn the_guests_world() {
     let expected = "HOME=/workspace/tmp\nLANG=C.UTF-8\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n\
         PWD=/workspace/skill\nPYTHONDONTWRITEBYTECODE=1\nSKILL_DIR=/workspace/skill\nTMPDIR=/workspace/tmp\n\
         WORKSPACE_IN=/workspace/in\nWORKSPACE_OUT=/workspace/out";
-    let mut env: Vec<String> = prepared.run(&RunCommand::new(["env"]).unwrap()).await.stdout.text().lines().map(str::to_owned).collect();
+    let mut env: Vec<String> =
+        prepared.run(&RunCommand::new(["env"]).unwrap()).await.stdout.text().lines().map(str::to_owned).collect();
     env.sort();
     assert_eq!(env.join("\n"), expected);
     let mut command = shell("echo $SECRET; pwd");
@@ -69,12 +70,24 @@ async fn the_guests_world() {
 async fn what_a_run_writes_the_next_one_and_the_host_see() {
     let prepared = Prepared::new().await;
     prepared.output("mkdir -p /workspace/out/a; echo 1 > /workspace/out/a/x; chmod 600 /workspace/out/a/x; echo 2 > /workspace/tmp/y").await;
-    assert_eq!(prepared.output("echo 3 >> /workspace/out/a/x; cat /workspace/out/a/x; rm /workspace/tmp/y; ls /workspace/tmp").await, "1\n3");
+    assert_eq!(
+        prepared
+            .output("echo 3 >> /workspace/out/a/x; cat /workspace/out/a/x; rm /workspace/tmp/y; ls /workspace/tmp")
+            .await,
+        "1\n3"
+    );
     let path = "/workspace/out/a/x".parse().unwrap();
     assert_eq!(prepared.runtime.read_file(&prepared.handle, &path, 100).await.unwrap(), "1\n3\n");
     // And the other way: the guest may change and remove what the host wrote.
-    prepared.runtime.write_file(&prepared.handle, &"/workspace/out/b/c/new.txt".parse().unwrap(), b"host").await.unwrap();
-    assert_eq!(prepared.output("cd /workspace/out/b/c; echo guest >> new.txt; cat new.txt; mv new.txt ../old; ls .. ").await, "hostguest\nc\nold");
+    prepared
+        .runtime
+        .write_file(&prepared.handle, &"/workspace/out/b/c/new.txt".parse().unwrap(), b"host")
+        .await
+        .unwrap();
+    assert_eq!(
+        prepared.output("cd /workspace/out/b/c; echo guest >> new.txt; cat new.txt; mv new.txt ../old; ls .. ").await,
+        "hostguest\nc\nold"
+    );
     prepared.cleanup().await;
     prepared.workspace.remove().unwrap();
 }
@@ -84,7 +97,12 @@ async fn standard_input_arrives_whole_and_is_closed_otherwise() {
     let prepared = Prepared::new().await;
     assert_eq!(prepared.output("cat; echo end").await, "end");
     let big: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
-    let mut command = RunCommand::new(["python3", "-c", "import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"]).unwrap();
+    let mut command = RunCommand::new([
+        "python3",
+        "-c",
+        "import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())",
+    ])
+    .unwrap();
     command.stdin = Stdin::Bytes(big.clone().into());
     let expected = {
         use sha2::Digest;
@@ -158,9 +176,21 @@ async fn what_can_not_be_started_is_an_error_that_says_what_to_do() {
         command
     };
     for (command, kind, message) in [
-        (RunCommand::new(["nosuchprogram"]).unwrap(), ErrorKind::NotFound, "'nosuchprogram' can't be started: no such file or directory; it, or the interpreter that its first line names, is not in the image; choose another image or program"),
-        (RunCommand::new(["/workspace/skill/plain.txt"]).unwrap(), ErrorKind::PathDenied, "'/workspace/skill/plain.txt' can't be started: permission denied; give it execute permission, or name its interpreter first"),
-        (in_folder("/workspace/out/none"), ErrorKind::NotFound, "'/workspace/out/none' can't be the current folder: no such file or directory"),
+        (
+            RunCommand::new(["nosuchprogram"]).unwrap(),
+            ErrorKind::NotFound,
+            "'nosuchprogram' can't be started: no such file or directory; it, or the interpreter that its first line names, is not in the image; choose another image or program",
+        ),
+        (
+            RunCommand::new(["/workspace/skill/plain.txt"]).unwrap(),
+            ErrorKind::PathDenied,
+            "'/workspace/skill/plain.txt' can't be started: permission denied; give it execute permission, or name its interpreter first",
+        ),
+        (
+            in_folder("/workspace/out/none"),
+            ErrorKind::NotFound,
+            "'/workspace/out/none' can't be the current folder: no such file or directory",
+        ),
     ] {
         let error = prepared.try_run(&command).await.unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
@@ -171,10 +201,22 @@ async fn what_can_not_be_started_is_an_error_that_says_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_is_not_there_is_an_error_that_says_what_to_do() {
     for (config, kind, message) in [
-        (json!({"image": "skillcell-test:absent"}), ErrorKind::NotFound, "the docker daemon has no image 'skillcell-test:absent'; fetch it (`docker pull skillcell-test:absent`), or set runtime_config['pull'] to 'missing'"),
+        (
+            json!({"image": "skillcell-test:absent"}),
+            ErrorKind::NotFound,
+            "the docker daemon has no image 'skillcell-test:absent'; fetch it (`docker pull skillcell-test:absent`), or set runtime_config['pull'] to 'missing'",
+        ),
         // The registry is a port of loopback where nobody listens.
-        (json!({"image": "127.0.0.1:1/none:1", "pull": "missing"}), ErrorKind::Unavailable, "image '127.0.0.1:1/none:1' could not be pulled; check its name and that the daemon reaches its registry, or load it (`docker load`)"),
-        (json!({"oci_runtime": "nosuch"}), ErrorKind::Unavailable, "this docker daemon has no OCI runtime 'nosuch'; it has: "),
+        (
+            json!({"image": "127.0.0.1:1/none:1", "pull": "missing"}),
+            ErrorKind::Unavailable,
+            "image '127.0.0.1:1/none:1' could not be pulled; check its name and that the daemon reaches its registry, or load it (`docker load`)",
+        ),
+        (
+            json!({"oci_runtime": "nosuch"}),
+            ErrorKind::Unavailable,
+            "this docker daemon has no OCI runtime 'nosuch'; it has: ",
+        ),
     ] {
         let error = Setup::config(config).try_prepare().await.map(drop).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
@@ -185,7 +227,9 @@ async fn an_image_that_is_not_there_is_an_error_that_says_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_measured() {
     let prepared = Setup::limits(Limits { wall_time: Duration::from_secs(60), ..Limits::default() }).prepare().await;
-    let result = prepared.run(&RunCommand::new(["python3", "-c", "x = bytearray(50_000_000); [i for i in range(1_000_000)]"]).unwrap()).await;
+    let result = prepared
+        .run(&RunCommand::new(["python3", "-c", "x = bytearray(50_000_000); [i for i in range(1_000_000)]"]).unwrap())
+        .await;
     assert!(result.success(), "{}", result.stderr.text());
     assert!(result.usage.peak_memory.unwrap() > 50_000_000, "{:?}", result.usage);
     assert!(result.usage.cpu_time.unwrap() > Duration::from_millis(5), "{:?}", result.usage);

@@ -55,7 +55,8 @@ impl Setup {
         let sink = Arc::new(MemorySink::default());
         let audit = AuditScope::new(run, "docker", sink.clone());
         let script = tempfile::NamedTempFile::new().unwrap();
-        let skill = VerifiedSkill::verify(&SkillSource::Script(script.path().to_owned()), &TrustPolicy::Any, &audit).unwrap();
+        let skill =
+            VerifiedSkill::verify(&SkillSource::Script(script.path().to_owned()), &TrustPolicy::Any, &audit).unwrap();
         let workspace = Workspace::create(run).unwrap();
         for (area, name, content) in &self.files {
             workspace.area(*area).write(name, content).unwrap();
@@ -66,7 +67,8 @@ impl Setup {
         let config = RuntimeConfig::new(map.clone());
         let runtime = skillcell::get_skill_runtime("docker").unwrap();
         runtime.check_config(&config)?;
-        let context = PrepareContext { policy: &self.policy, config: &config, audit: &audit, progress: &SilentProgress };
+        let context =
+            PrepareContext { policy: &self.policy, config: &config, audit: &audit, progress: &SilentProgress };
         let handle = runtime.prepare(&skill, workspace.clone(), &context).await?;
         Ok(Prepared { runtime, handle, sink, workspace })
     }
@@ -106,7 +108,11 @@ impl Prepared {
         let lines = self
             .output("for p in /proc/[0-9]*; do [ ${p#/proc/} = $$ ] || { tr '\\0' ' ' <$p/cmdline; echo; } 2>/dev/null; done")
             .await;
-        lines.lines().filter(|line| !line.is_empty() && !line.contains("skillcell-init") && !line.starts_with("tr ")).map(str::to_owned).collect()
+        lines
+            .lines()
+            .filter(|line| !line.is_empty() && !line.contains("skillcell-init") && !line.starts_with("tr "))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The limits that the trail says were hit.

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn the_report_is_taken_off_however_it_arrives_and_a_forged_one_is_output() {
-        let report = Report { outcome: Outcome::Exited(1), out_of_memory: false, cpu_micros: 1, peak_kib: 2, survivors: false };
+        let report =
+            Report { outcome: Outcome::Exited(1), out_of_memory: false, cpu_micros: 1, peak_kib: 2, survivors: false };
         let mut all = report.encode([2; NONCE_LEN]).to_vec();
         all.extend_from_slice(&report.encode([1; NONCE_LEN]));
         for size in 1..all.len() {

@@ -80,7 +80,12 @@ impl DockerConfig {
         config.only(NAME, &[&KNOWN[..], &["extra_args"]].concat())?;
         let image = config.string("image")?.unwrap_or(DEFAULT_IMAGE);
         let one_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':' | '/' | '@');
-        if image.is_empty() || image.starts_with('-') || image.len() > MAX_REFERENCE || !image.chars().all(one_token) || image.contains("..") {
+        if image.is_empty()
+            || image.starts_with('-')
+            || image.len() > MAX_REFERENCE
+            || !image.chars().all(one_token)
+            || image.contains("..")
+        {
             return Err(SkillRuntimeError::invalid("invalid Docker image reference: expected one non-option token"));
         }
         let word = |key: &str, words: &[&str]| -> Result<usize> {
@@ -265,20 +270,44 @@ mod tests {
     #[test]
     fn carls_messages() {
         for (config, message) in [
-            (json!({"extra_args": ["--privileged"]}), "DockerSkillRuntime does not accept chain-controlled extra_args; use a host-owned runtime profile instead"),
+            (
+                json!({"extra_args": ["--privileged"]}),
+                "DockerSkillRuntime does not accept chain-controlled extra_args; use a host-owned runtime profile instead",
+            ),
             (json!({"image": "a b"}), "invalid Docker image reference: expected one non-option token"),
             (json!({"image": "--privileged"}), "invalid Docker image reference: expected one non-option token"),
-            (json!({"image": "a/../../containers/json?x"}), "invalid Docker image reference: expected one non-option token"),
-            (json!({"mem_limit": "512"}), "invalid Docker memory limit '512': mem_limit must be a positive integer with an explicit b/k/m/g suffix"),
-            (json!({"mem_limit": "ü"}), "invalid Docker memory limit 'ü': mem_limit must be a positive integer with an explicit b/k/m/g suffix"),
-            (json!({"mem_limit": "99999999999g"}), "invalid Docker memory limit '99999999999g': mem_limit must be a positive integer with an explicit b/k/m/g suffix"),
+            (
+                json!({"image": "a/../../containers/json?x"}),
+                "invalid Docker image reference: expected one non-option token",
+            ),
+            (
+                json!({"mem_limit": "512"}),
+                "invalid Docker memory limit '512': mem_limit must be a positive integer with an explicit b/k/m/g suffix",
+            ),
+            (
+                json!({"mem_limit": "ü"}),
+                "invalid Docker memory limit 'ü': mem_limit must be a positive integer with an explicit b/k/m/g suffix",
+            ),
+            (
+                json!({"mem_limit": "99999999999g"}),
+                "invalid Docker memory limit '99999999999g': mem_limit must be a positive integer with an explicit b/k/m/g suffix",
+            ),
             (json!({"mem_limit": "5m"}), "invalid Docker memory limit: Docker requires at least 6 MiB"),
             (json!({"cpu_limit": true}), "invalid Docker CPU limit True: boolean is not a CPU limit"),
-            (json!({"cpu_limit": "nan"}), "invalid Docker CPU limit 'nan': CPU limit must be a finite number between 0.01 and 4096"),
+            (
+                json!({"cpu_limit": "nan"}),
+                "invalid Docker CPU limit 'nan': CPU limit must be a finite number between 0.01 and 4096",
+            ),
             (json!({"pids_limit": "3"}), "invalid Docker PID limit '3': PID limit must be an integer"),
             (json!({"pids_limit": 0}), "invalid Docker PID limit 0: PID limit must be between 1 and 4194304"),
-            (json!({"workspace_output_mode": "rw"}), "runtime_config['workspace_output_mode'] must be one of read_write, read_only, got 'rw'"),
-            (json!({"volumes": ["/:/host"]}), "runtime 'docker' has no option 'volumes' in runtime_config; it knows: image, pull, mem_limit, cpu_limit, pids_limit, workspace_output_mode, oci_runtime, files, extra_args"),
+            (
+                json!({"workspace_output_mode": "rw"}),
+                "runtime_config['workspace_output_mode'] must be one of read_write, read_only, got 'rw'",
+            ),
+            (
+                json!({"volumes": ["/:/host"]}),
+                "runtime 'docker' has no option 'volumes' in runtime_config; it knows: image, pull, mem_limit, cpu_limit, pids_limit, workspace_output_mode, oci_runtime, files, extra_args",
+            ),
         ] {
             assert_eq!(parse(config.clone()).map(drop).unwrap_err().to_string(), message, "{config}");
         }
@@ -296,6 +325,9 @@ mod tests {
         let nothing = parse(json!({})).unwrap();
         assert_eq!((nothing.memory(&limits).unwrap(), nothing.processes(&limits)), (512 << 20, 20));
         limits.memory = 1 << 20;
-        assert_eq!(nothing.memory(&limits).unwrap_err().to_string(), "invalid Docker memory limit: Docker requires at least 6 MiB");
+        assert_eq!(
+            nothing.memory(&limits).unwrap_err().to_string(),
+            "invalid Docker memory limit: Docker requires at least 6 MiB"
+        );
     }
 }

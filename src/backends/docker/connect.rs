@@ -42,7 +42,10 @@ pub(super) struct DaemonFacts {
 
 /// The daemon's address for this process.
 pub(super) fn address_of_process() -> String {
-    std::env::var("DOCKER_HOST").ok().filter(|address| !address.is_empty()).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned())
+    std::env::var("DOCKER_HOST")
+        .ok()
+        .filter(|address| !address.is_empty())
+        .unwrap_or_else(|| DEFAULT_ADDRESS.to_owned())
 }
 
 /// Connects and agrees on a version of the protocol.
@@ -51,27 +54,33 @@ pub(super) fn address_of_process() -> String {
 /// [`Unavailable`](ErrorKind::Unavailable) with the next step.
 pub(super) async fn connect(address: &str) -> Result<Docker> {
     let unusable = |why: &str| {
-        SkillRuntimeError::new(ErrorKind::Unavailable, format!("the docker daemon at '{}' can't be used: {why}", address.escape_debug()))
+        SkillRuntimeError::new(
+            ErrorKind::Unavailable,
+            format!("the docker daemon at '{}' can't be used: {why}", address.escape_debug()),
+        )
     };
     let client = if address.starts_with("unix://") {
         Docker::connect_with_unix(address, CALL_SECONDS, API_DEFAULT_VERSION)
     } else if address.starts_with("tcp://") || address.starts_with("http://") {
         if std::env::var_os("DOCKER_TLS_VERIFY").is_some_and(|value| !value.is_empty()) {
             // Speaking without TLS to a daemon the user protects with it would send the skill in the clear.
-            return Err(unusable("DOCKER_TLS_VERIFY is set and this build has no TLS; forward its socket with ssh and use unix://"));
+            return Err(unusable(
+                "DOCKER_TLS_VERIFY is set and this build has no TLS; forward its socket with ssh and use unix://",
+            ));
         }
         Docker::connect_with_http(address, CALL_SECONDS, API_DEFAULT_VERSION)
     } else {
-        return Err(unusable("addresses begin with unix:// or tcp://; forward a remote socket with `ssh -L` and use unix://"));
+        return Err(unusable(
+            "addresses begin with unix:// or tcp://; forward a remote socket with `ssh -L` and use unix://",
+        ));
     };
-    let client = client.map_err(|error| unusable("set DOCKER_HOST to the daemon's socket").caused_by(error))?;
+    const REMEDY: &str =
+        "start it (`systemctl start docker`), join the group that may use its socket, or set DOCKER_HOST";
+    let client = client.map_err(|error| unusable(REMEDY).caused_by(error))?;
     let negotiated = tokio::time::timeout(FIRST_ANSWER, client.negotiate_version()).await;
     match negotiated {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(error)) => Err(unusable(
-            "start it (`systemctl start docker`), join the group that may use its socket, or set DOCKER_HOST",
-        )
-        .caused_by(error)),
+        Ok(Err(error)) => Err(unusable(REMEDY).caused_by(error)),
         Err(_) => Err(unusable("it did not answer within 10 s; look at its log, or restart it")),
     }
 }
@@ -82,7 +91,8 @@ pub(super) async fn connect(address: &str) -> Result<Docker> {
 /// [`Unavailable`](ErrorKind::Unavailable) when it doesn't answer.
 pub(super) async fn facts(docker: &Docker) -> Result<DaemonFacts> {
     let info = docker.info().await.map_err(|error| {
-        SkillRuntimeError::new(ErrorKind::Unavailable, "the docker daemon does not say what it can do; look at its log").caused_by(error)
+        SkillRuntimeError::new(ErrorKind::Unavailable, "the docker daemon does not say what it can do; look at its log")
+            .caused_by(error)
     })?;
     let options = info.security_options.unwrap_or_default();
     let has = |name: &str| options.iter().any(|option| option.split(',').next() == Some(name));
@@ -117,13 +127,17 @@ impl DaemonFacts {
     /// [`PolicyUnenforceable`](ErrorKind::PolicyUnenforceable) for a limit it can't keep,
     /// [`Unavailable`](ErrorKind::Unavailable) for an OCI runtime it lacks.
     pub(super) fn check(&self, config: &DockerConfig) -> Result<()> {
-        for (can, what, controller) in
-            [(self.memory, "memory", "memory"), (self.processes, "the number of processes", "pids"), (self.cpus, "processors", "cpu")]
-        {
+        for (can, what, controller) in [
+            (self.memory, "memory", "memory"),
+            (self.processes, "the number of processes", "pids"),
+            (self.cpus, "processors", "cpu"),
+        ] {
             if !can {
                 return Err(SkillRuntimeError::new(
                     ErrorKind::PolicyUnenforceable,
-                    format!("this docker daemon can't limit {what}: enable the kernel's '{controller}' cgroup controller for it (rootless: delegate it to the user)"),
+                    format!(
+                        "this docker daemon can't limit {what}: enable the kernel's '{controller}' cgroup controller for it (rootless: delegate it to the user)"
+                    ),
                 ));
             }
         }
@@ -156,7 +170,10 @@ pub(super) enum Failure {
 
 /// Sorts an error of the daemon.
 pub(super) fn failure(error: &DaemonError) -> Failure {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the library's list is open; whatever isn't the daemon's answer is no answer")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's list is open; whatever isn't the daemon's answer is no answer"
+    )]
     match error {
         DaemonError::DockerResponseServerError { status_code: 404, .. } => Failure::Absent,
         DaemonError::DockerResponseServerError { status_code: 304 | 409, .. } => Failure::WrongState,
@@ -168,10 +185,13 @@ pub(super) fn failure(error: &DaemonError) -> Failure {
 /// Turns an error of the daemon into ours.
 pub(super) fn call_error(what: &str, error: DaemonError) -> SkillRuntimeError {
     let (kind, message) = match failure(&error) {
-        Failure::Absent | Failure::WrongState | Failure::Refused => (ErrorKind::Backend, format!("the docker daemon could not {what}")),
-        Failure::Unreachable => {
-            (ErrorKind::Unavailable, format!("the docker daemon did not answer when asked to {what}; check that it runs, then prepare again"))
+        Failure::Absent | Failure::WrongState | Failure::Refused => {
+            (ErrorKind::Backend, format!("the docker daemon could not {what}"))
         }
+        Failure::Unreachable => (
+            ErrorKind::Unavailable,
+            format!("the docker daemon did not answer when asked to {what}; check that it runs, then prepare again"),
+        ),
     };
     SkillRuntimeError::new(kind, message).with("runtime", NAME).caused_by(error)
 }

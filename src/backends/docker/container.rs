@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountType, ResourcesUlimits, RestartPolicy,
-    RestartPolicyNameEnum,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountType, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
 };
 
 use super::config::{DockerConfig, OutAccess};
@@ -210,9 +210,7 @@ mod tests {
         let read_only = vec![("/workspace/in/data".parse().unwrap(), "/proc/1/fd/3".to_owned())];
         let files = FilePlan::Mounted { root: Path::new("/w:x"), read_only };
         let config = json!({"oci_runtime": "runsc", "cpu_limit": 0.5, "workspace_output_mode": "read_only"});
-        let bind = |source: &str, target: &str, read_only: bool| {
-            json!({"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only})
-        };
+        let bind = |source: &str, target: &str, read_only: bool| json!({"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only});
         let expected = json!({
             "Image": "sha256:00",
             "Entrypoint": ["/.skillcell-init", "hold"],

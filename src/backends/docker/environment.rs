@@ -19,10 +19,9 @@ pub(super) fn of_image(image: &ImageFacts, site: Site) -> Vec<(String, String)> 
     };
     for (name, value) in &image.env {
         // A program must never be looked for where a guest can write, nor in whatever the current folder is.
-        let safe = |folder: &str| folder.starts_with('/') && !folder.starts_with("/workspace") && !folder.starts_with("/tmp");
-        if name != "PATH" {
-            set(name, value.clone());
-        } else if value.split(':').all(safe) {
+        let safe =
+            |folder: &str| folder.starts_with('/') && !folder.starts_with("/workspace") && !folder.starts_with("/tmp");
+        if name != "PATH" || value.split(':').all(safe) {
             set(name, value.clone());
         }
     }
@@ -53,7 +52,9 @@ mod tests {
     #[test]
     fn the_fixed_set_stands_over_the_images() {
         let mut image = ImageFacts {
-            env: [("PATH", "/opt/bin:/usr/bin"), ("HOME", "/root"), ("JAVA_HOME", "/opt/java")].map(|(n, v)| (n.into(), v.into())).to_vec(),
+            env: [("PATH", "/opt/bin:/usr/bin"), ("HOME", "/root"), ("JAVA_HOME", "/opt/java")]
+                .map(|(n, v)| (n.into(), v.into()))
+                .to_vec(),
             ..ImageFacts::default()
         };
         let expected = [

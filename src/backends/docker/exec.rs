@@ -61,9 +61,18 @@ pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, g
         working_dir: Some("/".to_owned()),
         ..Default::default()
     };
-    let made = session.docker.create_exec(container, options).await.map_err(|error| call_error("add a command to the container", error))?;
+    let made = session
+        .docker
+        .create_exec(container, options)
+        .await
+        .map_err(|error| call_error("add a command to the container", error))?;
     let options = StartExecOptions { output_capacity: Some(OUTPUT_PIECE), ..Default::default() };
-    match session.docker.start_exec(&made.id, Some(options)).await.map_err(|error| call_error("start a command", error))? {
+    match session
+        .docker
+        .start_exec(&made.id, Some(options))
+        .await
+        .map_err(|error| call_error("start a command", error))?
+    {
         StartExecResults::Attached { output, input } => Ok((output, input)),
         StartExecResults::Detached => {
             Err(SkillRuntimeError::new(ErrorKind::Backend, "the docker daemon started a command without its output"))
@@ -79,10 +88,11 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
     let started = Instant::now();
     let deadline = tokio::time::Instant::now() + limits.wall_time;
     let mut nonce = [0; NONCE_LEN];
-    getrandom::fill(&mut nonce).map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
-    let request = request(session, limits, command, nonce)
-        .encode()
-        .ok_or_else(|| SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file"))?;
+    getrandom::fill(&mut nonce)
+        .map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
+    let request = request(session, limits, command, nonce).encode().ok_or_else(|| {
+        SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file")
+    })?;
     let live = session.current().await?;
     let mut guard = RunGuard { session: session.clone(), live: Some(live.clone()), group: session.next_group() };
     let (mut output, input) = start_exec(session, &live.id, "run", guard.group).await?;
@@ -185,7 +195,11 @@ fn request(session: &Session, limits: &Limits, command: &RunCommand, nonce: [u8;
 }
 
 /// Turns what is known into how the run ended.
-fn judge(command: &RunCommand, cause: Option<Cause>, report: Option<Report>) -> Result<(Termination, Option<&'static str>)> {
+fn judge(
+    command: &RunCommand,
+    cause: Option<Cause>,
+    report: Option<Report>,
+) -> Result<(Termination, Option<&'static str>)> {
     match (cause, report) {
         // The end may have come by itself at the very moment; the limit was passed all the same.
         (Some(Cause::Time), _) => Ok((Termination::TimedOut, Some("time_limit"))),

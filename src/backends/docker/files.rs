@@ -10,16 +10,16 @@ use std::io::Read;
 use bollard::Docker;
 use bollard::query_parameters::{DownloadFromContainerOptions, UploadToContainerOptions};
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, MetadataExt, PermissionsExt};
 use futures_util::StreamExt;
 use tar::{Builder, EntryType, Header};
+use tokio::io::AsyncWriteExt;
 
+use super::capture::Streams;
 use super::config::OutAccess;
 use super::connect::call_error;
 use super::container::INIT_FILE;
-use super::capture::Streams;
 use super::exec::start_exec;
 use super::init;
 use super::init::protocol::{Entry, EntryKind as InitKind, NONCE_LEN, Outcome, Request};
@@ -68,9 +68,13 @@ struct Packer {
 
 impl Packer {
     fn tree(&mut self, at: &str, dir: &Dir, owner: u32, depth: usize) -> Result<()> {
-        let failed = |error| SkillRuntimeError::backend(format!("could not pack '/workspace/{at}' for the container"), error);
+        let failed =
+            |error| SkillRuntimeError::backend(format!("could not pack '/workspace/{at}' for the container"), error);
         if depth > MAX_DEPTH {
-            return Err(SkillRuntimeError::new(ErrorKind::LimitExceeded, format!("'/workspace/{at}' is deeper than {MAX_DEPTH} folders")));
+            return Err(SkillRuntimeError::new(
+                ErrorKind::LimitExceeded,
+                format!("'/workspace/{at}' is deeper than {MAX_DEPTH} folders"),
+            ));
         }
         for entry in dir.entries().map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -165,8 +169,9 @@ pub(super) async fn write(session: &Session, path: &GuestPath, data: &[u8], limi
 /// Lists a folder. See [`SkillRuntime::list_files`](crate::runtime::SkillRuntime::list_files).
 pub(super) async fn list(session: &Session, path: &GuestPath) -> Result<Vec<GuestEntry>> {
     let answer = ask(session, path, vec!["list".into(), path.to_string()], MAX_LISTING, &[]).await?;
-    let entries = Entry::all(&answer)
-        .ok_or_else(|| SkillRuntimeError::new(ErrorKind::Backend, format!("the listing of '{path}' came back damaged; try again")))?;
+    let entries = Entry::all(&answer).ok_or_else(|| {
+        SkillRuntimeError::new(ErrorKind::Backend, format!("the listing of '{path}' came back damaged; try again"))
+    })?;
     // The init lies there for the container's start; it is no part of the guest's world.
     let ours = |entry: &Entry| path.parts().is_empty() && entry.name == INIT_FILE;
     let mut entries: Vec<GuestEntry> = entries
@@ -191,7 +196,8 @@ pub(super) async fn list(session: &Session, path: &GuestPath) -> Result<Vec<Gues
 /// most a byte more than `most`.
 async fn ask(session: &Session, path: &GuestPath, argv: Vec<String>, most: u64, data: &[u8]) -> Result<Vec<u8>> {
     let mut nonce = [0; NONCE_LEN];
-    getrandom::fill(&mut nonce).map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
+    getrandom::fill(&mut nonce)
+        .map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
     let request = Request { nonce, cwd: "/".into(), argv, env: Vec::new(), stdin: false, cpu_seconds: 0 };
     let bytes = request.encode().ok_or_else(|| SkillRuntimeError::invalid("the path is too long"))?;
     let live = session.current().await?;
@@ -214,9 +220,9 @@ async fn ask(session: &Session, path: &GuestPath, argv: Vec<String>, most: u64, 
         let (_, heard) = tokio::join!(send, hear);
         heard
     };
-    tokio::time::timeout(FILE_TIME, talk)
-        .await
-        .map_err(|_| SkillRuntimeError::new(ErrorKind::Backend, format!("work on '{path}' in the container took too long")))??;
+    tokio::time::timeout(FILE_TIME, talk).await.map_err(|_| {
+        SkillRuntimeError::new(ErrorKind::Backend, format!("work on '{path}' in the container took too long"))
+    })??;
     let (stdout, _, report) = streams.finish();
     match report.map(|report| report.outcome) {
         Some(Outcome::Exited(0)) => Ok(stdout.head().to_vec()),
@@ -229,7 +235,10 @@ async fn ask(session: &Session, path: &GuestPath, argv: Vec<String>, most: u64, 
 }
 
 fn too_large(path: &GuestPath, limit: u64) -> SkillRuntimeError {
-    SkillRuntimeError::new(ErrorKind::LimitExceeded, format!("'{path}' is larger than the {limit} bytes that may be read"))
+    SkillRuntimeError::new(
+        ErrorKind::LimitExceeded,
+        format!("'{path}' is larger than the {limit} bytes that may be read"),
+    )
 }
 
 /// The init's number in the words of the workspace.
@@ -244,7 +253,10 @@ fn file_error(path: &GuestPath, number: i32, limit: u64) -> SkillRuntimeError {
     const ELOOP: i32 = 40;
     let (kind, message) = match number {
         ENOENT => (ErrorKind::NotFound, format!("'{path}' does not exist")),
-        ENOTDIR => (ErrorKind::PathDenied, format!("a folder on the way to '{path}' is a link or a file, which is not followed")),
+        ENOTDIR => (
+            ErrorKind::PathDenied,
+            format!("a folder on the way to '{path}' is a link or a file, which is not followed"),
+        ),
         ELOOP => (ErrorKind::PathDenied, format!("'{path}' is a link, or leads through one, which is never followed")),
         EISDIR => (ErrorKind::PathDenied, format!("'{path}' is a folder, not a file")),
         EINVAL => (ErrorKind::PathDenied, format!("'{path}' is not a regular file")),

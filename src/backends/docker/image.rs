@@ -25,7 +25,12 @@ pub(super) struct ImageFacts {
 /// # Errors
 /// [`NotFound`](ErrorKind::NotFound), [`Unavailable`](ErrorKind::Unavailable) (the registry, or an image for another
 /// machine), each with the next step.
-pub(super) async fn find(docker: &Docker, config: &DockerConfig, facts: &DaemonFacts, progress: &dyn Progress) -> Result<ImageFacts> {
+pub(super) async fn find(
+    docker: &Docker,
+    config: &DockerConfig,
+    facts: &DaemonFacts,
+    progress: &dyn Progress,
+) -> Result<ImageFacts> {
     let name = config.image.as_str();
     let inspected = match docker.inspect_image(name).await {
         Err(error) if failure(&error) == Failure::Absent => {
@@ -33,7 +38,9 @@ pub(super) async fn find(docker: &Docker, config: &DockerConfig, facts: &DaemonF
                 Pull::Never => {
                     return Err(SkillRuntimeError::new(
                         ErrorKind::NotFound,
-                        format!("the docker daemon has no image '{name}'; fetch it (`docker pull {name}`), or set runtime_config['pull'] to 'missing'"),
+                        format!(
+                            "the docker daemon has no image '{name}'; fetch it (`docker pull {name}`), or set runtime_config['pull'] to 'missing'"
+                        ),
                     ));
                 }
                 Pull::Missing => pull(docker, name, progress).await?,
@@ -44,15 +51,22 @@ pub(super) async fn find(docker: &Docker, config: &DockerConfig, facts: &DaemonF
     };
     let image = inspected.map_err(|error| call_error("show the image", error))?;
     let architecture = image.architecture.unwrap_or_default();
-    if image.os.as_deref().is_some_and(|os| os != "linux") || (!architecture.is_empty() && architecture != facts.architecture) {
+    if image.os.as_deref().is_some_and(|os| os != "linux")
+        || (!architecture.is_empty() && architecture != facts.architecture)
+    {
         return Err(SkillRuntimeError::new(
             ErrorKind::Unavailable,
-            format!("image '{name}' is for {architecture}, the docker daemon's machine is linux {}; choose an image for it", facts.architecture),
+            format!(
+                "image '{name}' is for {architecture}, the docker daemon's machine is linux {}; choose an image for it",
+                facts.architecture
+            ),
         ));
     }
     let settings = image.config.unwrap_or_default();
     Ok(ImageFacts {
-        id: image.id.ok_or_else(|| SkillRuntimeError::new(ErrorKind::Backend, "the docker daemon gave no id for the image"))?,
+        id: image
+            .id
+            .ok_or_else(|| SkillRuntimeError::new(ErrorKind::Backend, "the docker daemon gave no id for the image"))?,
         env: settings
             .env
             .unwrap_or_default()

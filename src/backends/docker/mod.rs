@@ -73,7 +73,9 @@ impl SkillRuntime for DockerRuntime {
             connect::facts(&docker).await
         };
         match asked.await {
-            Ok(facts) => Availability::Available { detail: format!("docker daemon {} ({})", facts.version, facts.architecture) },
+            Ok(facts) => {
+                Availability::Available { detail: format!("docker daemon {} ({})", facts.version, facts.architecture) }
+            }
             Err(error) => Availability::Missing {
                 reason: error.to_string(),
                 remedy: "install docker, start its daemon and let this user use its socket, or set DOCKER_HOST".into(),
@@ -93,19 +95,27 @@ impl SkillRuntime for DockerRuntime {
     ) -> Result<SkillRuntimeHandle> {
         let report = self.enforcement(context.policy);
         report.gate()?;
-        prepare::prepare(&connect::address_of_process(), report, workspace, context).await.map_err(|error| error.operation("prepare"))
+        prepare::prepare(&connect::address_of_process(), report, workspace, context)
+            .await
+            .map_err(|error| error.operation("prepare"))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
         let session: &Arc<Session> = handle.state()?;
         let program = command.program();
         handle.audit().allow(Layer::Process, "run", program, "")?;
-        let ended = exec::run(session, &handle.policy().limits, command).await.map_err(|error| error.operation("run"))?;
+        let ended =
+            exec::run(session, &handle.policy().limits, command).await.map_err(|error| error.operation("run"))?;
         if let Some(limit) = ended.limit {
             handle.audit().deny(Layer::Limit, limit, program, &ended.result.termination.to_string());
         }
         if ended.replaced {
-            handle.audit().deny(Layer::Process, "replace", program, "processes of the run could not be killed; the container was replaced");
+            handle.audit().deny(
+                Layer::Process,
+                "replace",
+                program,
+                "processes of the run could not be killed; the container was replaced",
+            );
         }
         Ok(ended.result)
     }
@@ -134,7 +144,11 @@ impl SkillRuntime for DockerRuntime {
 
     async fn sync_outputs(&self, handle: &SkillRuntimeHandle) -> Result<()> {
         let session: &Arc<Session> = handle.state()?;
-        if session.copied { files::fetch_outputs(session, handle.workspace(), &handle.policy().limits).await } else { Ok(()) }
+        if session.copied {
+            files::fetch_outputs(session, handle.workspace(), &handle.policy().limits).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn cleanup(&self, handle: &SkillRuntimeHandle) -> Result<()> {

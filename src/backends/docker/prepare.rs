@@ -59,7 +59,14 @@ pub(super) async fn prepare(
     let site = if is_empty(&workspace, Area::Site)? { Site::Empty } else { Site::Filled };
     let make = |user: u32, files: FilePlan<'_>| {
         let copied = matches!(files, FilePlan::Copied);
-        let plan = ContainerPlan { image: &found, config: &config, policy: context.policy, labels: owner.labels(run), user, files };
+        let plan = ContainerPlan {
+            image: &found,
+            config: &config,
+            policy: context.policy,
+            labels: owner.labels(run),
+            user,
+            files,
+        };
         describe(&plan).map(|body| {
             Session::new(SessionPlan {
                 docker: docker.clone(),

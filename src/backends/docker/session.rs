@@ -123,7 +123,9 @@ impl Session {
             // An answer nobody waits for is dropped, and the container with it.
             let _ = answer.send(started);
         });
-        answered.await.map_err(|_| SkillRuntimeError::new(ErrorKind::Cancelled, "the container was not started: the program is ending"))?
+        answered.await.map_err(|_| {
+            SkillRuntimeError::new(ErrorKind::Cancelled, "the container was not started: the program is ending")
+        })?
     }
 
     /// The container runs are started in.
@@ -132,7 +134,8 @@ impl Session {
     /// [`Backend`](ErrorKind::Backend) after the end.
     pub(super) async fn current(&self) -> Result<Arc<Live>> {
         self.live.lock().await.clone().ok_or_else(|| {
-            SkillRuntimeError::new(ErrorKind::Backend, "the container of this handle is gone; prepare again").operation("run")
+            SkillRuntimeError::new(ErrorKind::Backend, "the container of this handle is gone; prepare again")
+                .operation("run")
         })
     }
 
@@ -216,7 +219,12 @@ impl Session {
     }
 }
 
-async fn make_container(docker: &Docker, body: ContainerCreateBody, name: String, files: Option<bytes::Bytes>) -> Result<Live> {
+async fn make_container(
+    docker: &Docker,
+    body: ContainerCreateBody,
+    name: String,
+    files: Option<bytes::Bytes>,
+) -> Result<Live> {
     let options = CreateContainerOptions { name: Some(name), ..Default::default() };
     let created = docker.create_container(Some(options), body).await.map_err(creation_error)?;
     let id = created.id;
@@ -228,8 +236,10 @@ async fn make_container(docker: &Docker, body: ContainerCreateBody, name: String
             super::files::upload(docker, &id, "/workspace", files).await?;
         }
         let attach = AttachContainerOptions { stream: true, stdin: true, ..Default::default() };
-        let connection =
-            docker.attach_container(&id, Some(attach)).await.map_err(|error| call_error("attach to the container", error))?;
+        let connection = docker
+            .attach_container(&id, Some(attach))
+            .await
+            .map_err(|error| call_error("attach to the container", error))?;
         docker.start_container(&id, None).await.map_err(|error| call_error("start the container", error))?;
         Ok(connection)
     };

@@ -39,7 +39,8 @@ impl Owner {
     /// # Errors
     /// [`Backend`](crate::ErrorKind::Backend) when `/proc` can't be read.
     pub(super) fn this_process() -> Result<Self> {
-        let failed = |error| SkillRuntimeError::backend("could not read /proc, by which leftovers are known later", error);
+        let failed =
+            |error| SkillRuntimeError::backend("could not read /proc, by which leftovers are known later", error);
         let pid = std::process::id();
         let start = start_time(pid).ok_or_else(|| failed(std::io::ErrorKind::InvalidData.into()))?;
         let boot = read("/proc/sys/kernel/random/boot_id").map_err(failed)?;
@@ -114,7 +115,9 @@ pub(super) async fn sweep(docker: &Docker, me: &Owner) -> Result<usize> {
         }
         match remove(docker, &id).await {
             Ok(()) => removed += 1,
-            Err(error) => tracing::warn!(container = %id, error = %error.chain().join(": "), "a leftover container stays"),
+            Err(error) => {
+                tracing::warn!(container = %id, error = %error.chain().join(": "), "a leftover container stays")
+            }
         }
     }
     Ok(removed)
@@ -141,7 +144,10 @@ fn start_time(pid: u32) -> Option<String> {
     after_name.split_whitespace().nth(19).map(str::to_owned)
 }
 
-#[expect(clippy::disallowed_methods, reason = "these are the kernel's and the system's facts about itself, not files of a workspace")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "these are the kernel's and the system's facts about itself, not files of a workspace"
+)]
 fn read(path: &str) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }

@@ -130,9 +130,8 @@ impl Request {
         let cpu_seconds = u64::from_be_bytes(take(&mut rest, 8)?.try_into().ok()?);
         let cwd = text(&mut rest)?;
         let argv = (0..length(&mut rest)?).map(|_| text(&mut rest)).collect::<Option<Vec<_>>>()?;
-        let env = (0..length(&mut rest)?)
-            .map(|_| Some((text(&mut rest)?, text(&mut rest)?)))
-            .collect::<Option<Vec<_>>>()?;
+        let env =
+            (0..length(&mut rest)?).map(|_| Some((text(&mut rest)?, text(&mut rest)?))).collect::<Option<Vec<_>>>()?;
         rest.is_empty().then_some(Self { nonce, cwd, argv, env, stdin, cpu_seconds })
     }
 }
@@ -264,8 +263,9 @@ mod tests {
 
     #[test]
     fn a_listing_survives_the_way() {
-        let entries = [("a", EntryKind::File), ("ü b", EntryKind::Folder), ("", EntryKind::Link), ("d", EntryKind::Special)]
-            .map(|(name, kind)| Entry { kind, size: 1 << 40, name: name.into() });
+        let entries =
+            [("a", EntryKind::File), ("ü b", EntryKind::Folder), ("", EntryKind::Link), ("d", EntryKind::Special)]
+                .map(|(name, kind)| Entry { kind, size: 1 << 40, name: name.into() });
         let mut bytes = Vec::new();
         entries.iter().for_each(|entry| entry.put(&mut bytes));
         assert_eq!(Entry::all(&bytes), Some(entries.to_vec()));
@@ -274,7 +274,9 @@ mod tests {
 
     #[test]
     fn a_report_needs_the_nonce() {
-        for outcome in [Outcome::Exited(125), Outcome::Signaled(9), Outcome::NotStarted(2), Outcome::NoFolder(13), Outcome::Killed] {
+        for outcome in
+            [Outcome::Exited(125), Outcome::Signaled(9), Outcome::NotStarted(2), Outcome::NoFolder(13), Outcome::Killed]
+        {
             let report = Report { outcome, out_of_memory: true, cpu_micros: 5, peak_kib: 1 << 40, survivors: false };
             let bytes = report.encode([1; NONCE_LEN]);
             assert_eq!(Report::decode(&bytes, [1; NONCE_LEN]), Some(report));
