@@ -129,3 +129,20 @@ impl Prepared {
 pub(crate) fn shell(line: &str) -> RunCommand {
     RunCommand::new(["sh", "-c", line]).unwrap()
 }
+
+/// What the `docker` command prints; it must succeed.
+pub(crate) fn docker(arguments: &[&str]) -> String {
+    let output = client(arguments);
+    assert!(output.status.success(), "docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether the `docker` command fails.
+pub(crate) fn docker_fails(arguments: &[&str]) -> bool {
+    !client(arguments).status.success()
+}
+
+#[expect(clippy::disallowed_methods, reason = "another program's view of the daemon is what is tested against")]
+fn client(arguments: &[&str]) -> std::process::Output {
+    std::process::Command::new("docker").args(arguments).output().unwrap()
+}

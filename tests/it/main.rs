@@ -3,6 +3,12 @@
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
 #[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_copied;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_hardening;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_leftovers;
+#[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_limits;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_runs;

@@ -87,12 +87,12 @@ pub(super) async fn prepare(
         let (user, mounted) = mounted(&workspace, &facts)?;
         let attempt = make(user, mounted)?;
         match attempt.start(None).await {
-            Ok(_) => session = Some(attempt),
+            Ok(live) => session = Some((attempt, live)),
             Err(error) if error.kind() == ErrorKind::NotFound && config.files == Transfer::Auto => {}
             Err(error) => return Err(error),
         }
     }
-    let session = match session {
+    let (session, live) = match session {
         Some(session) => session,
         None if config.files == Transfer::Mount => {
             return Err(SkillRuntimeError::invalid(
@@ -102,13 +102,14 @@ pub(super) async fn prepare(
         None => {
             let session = make(GUEST_USER, FilePlan::Copied)?;
             let packed = files::pack(&workspace, GUEST_USER, config.out)?;
-            session.start(Some(packed)).await?;
-            session
+            let live = session.start(Some(packed)).await?;
+            (session, live)
         }
     };
 
     context.audit.allow(Layer::Runtime, "prepare", NAME, &found.id)?;
     let details = [
+        ("container", live.id.clone()),
         ("image", config.image.clone()),
         ("image_id", found.id.clone()),
         ("container_user", format!("{}", session.user)),

@@ -1,0 +1,197 @@
+//! Runtime `docker`: whatever happens to the host's process or its futures, nothing of ours stays on the daemon, and
+//! nothing of others is touched.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use skillcell::ErrorKind;
+use skillcell::policy::Limits;
+use skillcell::runtime::Termination;
+use skillcell::workspace::Area;
+
+use super::docker_support::{Prepared, Setup, docker, docker_fails, image, shell};
+
+/// How many handles are opened, and how many host processes are killed. `tests/docker/many-handles` asks for more.
+const HANDLES: usize = 12;
+const KILLED: usize = 4;
+/// Makes the test below a host process that waits to be killed.
+const HOLD: &str = "SKILLCELL_TEST_HOLD";
+
+fn container_of(prepared: &Prepared) -> String {
+    prepared.handle.backend()["container"].as_str().unwrap().to_owned()
+}
+
+fn exists(container: &str) -> bool {
+    !docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &format!("id={container}")]).is_empty()
+}
+
+async fn until_gone(container: &str) {
+    // A hang is for the test runner's own limit to find.
+    while exists(container) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits for the file that a run makes first.
+async fn until_started(prepared: &Prepared) {
+    while prepared.workspace.area(Area::Out).symlink_metadata("started").is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cleanup_removes_the_container_and_may_be_called_again() {
+    let prepared = Prepared::new().await;
+    let container = container_of(&prepared);
+    assert!(exists(&container));
+    prepared.cleanup().await;
+    assert!(!exists(&container));
+    prepared.cleanup().await;
+    let error = prepared.try_run(&shell("true")).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Backend);
+    assert_eq!(error.to_string(), "the container of this handle is gone; prepare again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cleanup_ends_what_runs() {
+    let prepared = Prepared::new().await;
+    let container = container_of(&prepared);
+    let command = shell("touch /workspace/out/started; sleep 1030");
+    let (run, ()) = tokio::join!(prepared.try_run(&command), async {
+        until_started(&prepared).await;
+        prepared.cleanup().await;
+    });
+    assert_eq!(run.map(drop).unwrap_err().kind(), ErrorKind::Backend);
+    assert!(!exists(&container));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_removed_under_a_run_is_an_error_and_the_next_run_has_another() {
+    let prepared = Prepared::new().await;
+    let container = container_of(&prepared);
+    let command = shell("touch /workspace/out/started; sleep 1031");
+    let (run, ()) = tokio::join!(prepared.try_run(&command), async {
+        until_started(&prepared).await;
+        docker(&["rm", "--force", &container]);
+    });
+    let error = run.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Backend, "{}", error.chain().join("\n"));
+    assert_eq!(prepared.output("ls /workspace/out").await, "started");
+    prepared.cleanup().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_nothing_can_reach_costs_the_container() {
+    let prepared = Setup::limits(Limits { wall_time: Duration::from_secs(2), ..Limits::default() }).prepare().await;
+    let container = container_of(&prepared);
+    let (result, ()) = tokio::join!(prepared.shell("touch /workspace/out/started; sleep 1032"), async {
+        until_started(&prepared).await;
+        // No process in it can end now, and none can be started.
+        docker(&["pause", &container]);
+    });
+    assert_eq!(result.termination, Termination::TimedOut);
+    assert!(!exists(&container));
+    assert!(prepared.sink.events().iter().any(|event| event.action == "replace"));
+    assert_eq!(prepared.output("ls /workspace/out").await, "started");
+    prepared.cleanup().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_handle_takes_its_container_along() {
+    let prepared = Prepared::new().await;
+    let container = container_of(&prepared);
+    if std::env::var_os(HOLD).is_some() {
+        // The host process of another test: see `host_processes_are_killed`.
+        println!("\nholding {container}");
+        std::future::pending::<()>().await;
+    }
+    drop(prepared);
+    until_gone(&container).await;
+}
+
+/// A process of its own with one handle, and the handle's container.
+fn host_process() -> (Child, String) {
+    #[expect(clippy::disallowed_methods, reason = "a process that can be killed is what is tested")]
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "docker_leftovers::a_dropped_handle_takes_its_container_along", "--nocapture"])
+        .env(HOLD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let container = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holding ").map(str::to_owned));
+    (child, container.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_are_opened_and_closed_and_host_processes_are_killed() {
+    let number = |name: &str, usual| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
+    let (handles, killed) = (number("SKILLCELL_TEST_HANDLES", HANDLES), number("SKILLCELL_TEST_KILLED", KILLED));
+    let foreign = docker(&["create", "--network", "none", "--label", "io.skillcell.run=forged", &image(), "true"]);
+    let foreign = foreign.trim();
+    let volumes = docker(&["volume", "ls", "--quiet"]);
+    let networks = docker(&["network", "ls", "--quiet"]);
+
+    let mut containers = Vec::new();
+    for _ in 0..killed {
+        let (mut child, container) = tokio::task::spawn_blocking(host_process).await.unwrap();
+        assert!(exists(&container));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        containers.push(container);
+    }
+    let mut left = handles - killed;
+    while left > 0 {
+        let batch = left.min(4);
+        let opened = futures_util::future::join_all((0..batch).map(|number| async move {
+            let config = if number % 4 == 3 { serde_json::json!({"files": "copy"}) } else { serde_json::json!({}) };
+            let prepared = Setup::config(config).prepare().await;
+            prepared.output("echo 1 > /workspace/out/x").await;
+            let container = container_of(&prepared);
+            // Some are cleaned up, one in four is only dropped.
+            if number % 4 != 2 {
+                prepared.cleanup().await;
+                assert!(!exists(&container));
+            }
+            container
+        }));
+        containers.extend(opened.await);
+        left -= batch;
+    }
+    for container in &containers {
+        until_gone(container).await;
+    }
+    assert_eq!((docker(&["volume", "ls", "--quiet"]), docker(&["network", "ls", "--quiet"])), (volumes, networks));
+    assert!(exists(foreign), "a container that only claims to be ours was removed");
+    docker(&["rm", foreign]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_was_never_started_is_swept_by_the_next_process() {
+    // As a host process leaves it that is killed between making and starting it.
+    let (mut child, container) = tokio::task::spawn_blocking(host_process).await.unwrap();
+    let labels =
+        docker(&["inspect", "--format", "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}", &container]);
+    let labels: Vec<&str> = labels.lines().filter(|line| line.starts_with("io.skillcell.")).collect();
+    assert_eq!(labels.len(), 6, "{labels:?}");
+    let image = image();
+    let mut create = vec!["create", "--network", "none"];
+    labels.iter().for_each(|label| create.extend(["--label", label]));
+    create.extend([image.as_str(), "true"]);
+    let never_started = docker(&create);
+    let never_started = never_started.trim();
+    // Its process lives, so a new one leaves it alone.
+    let (mut second, _) = tokio::task::spawn_blocking(host_process).await.unwrap();
+    assert!(exists(never_started));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (mut third, _) = tokio::task::spawn_blocking(host_process).await.unwrap();
+    assert!(!exists(never_started));
+    for process in [&mut second, &mut third] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    until_gone(&container).await;
+    assert!(docker_fails(&["inspect", &container]));
+}
