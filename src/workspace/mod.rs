@@ -11,6 +11,7 @@ mod collect;
 mod export;
 mod guest_path;
 mod host_tree;
+mod leftovers;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
 mod ownership;
 mod private_dir;

@@ -2,6 +2,7 @@
 //! nothing of others is touched.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -102,26 +103,45 @@ async fn a_dropped_handle_takes_its_container_along() {
     let prepared = Prepared::new().await;
     let container = container_of(&prepared);
     if std::env::var_os(HOLD).is_some() {
-        // The host process of another test: see `host_processes_are_killed`.
-        println!("\nholding {container}");
+        // The host process of another test: see `HostProcess`.
+        println!("\nholding {container} {}", prepared.workspace.ambient_root().display());
         std::future::pending::<()>().await;
     }
     drop(prepared);
     until_gone(&container).await;
 }
 
-/// A process of its own with one handle, and the handle's container.
-fn host_process() -> (Child, String) {
-    #[expect(clippy::disallowed_methods, reason = "a process that can be killed is what is tested")]
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "docker_leftovers::a_dropped_handle_takes_its_container_along", "--nocapture"])
-        .env(HOLD, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let container = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holding ").map(str::to_owned));
-    (child, container.unwrap())
+/// A process of its own with one handle.
+struct HostProcess {
+    child: Child,
+    container: String,
+    workspace: PathBuf,
+}
+
+impl HostProcess {
+    async fn start() -> Self {
+        tokio::task::spawn_blocking(Self::start_blocking).await.unwrap()
+    }
+
+    fn start_blocking() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "a process that can be killed is what is tested")]
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "docker_leftovers::a_dropped_handle_takes_its_container_along", "--nocapture"])
+            .env(HOLD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let held =
+            lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holding ").map(str::to_owned)).unwrap();
+        let (container, workspace) = held.split_once(' ').unwrap();
+        Self { child, container: container.to_owned(), workspace: workspace.into() }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,12 +154,13 @@ async fn handles_are_opened_and_closed_and_host_processes_are_killed() {
     let networks = docker(&["network", "ls", "--quiet"]);
 
     let mut containers = Vec::new();
+    let mut folders = Vec::new();
     for _ in 0..killed {
-        let (mut child, container) = tokio::task::spawn_blocking(host_process).await.unwrap();
-        assert!(exists(&container));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        containers.push(container);
+        let mut process = HostProcess::start().await;
+        assert!(exists(&process.container) && process.workspace.is_dir());
+        process.kill();
+        containers.push(process.container);
+        folders.push(process.workspace);
     }
     let mut left = handles - killed;
     while left > 0 {
@@ -163,6 +184,10 @@ async fn handles_are_opened_and_closed_and_host_processes_are_killed() {
         until_gone(container).await;
     }
     assert_eq!((docker(&["volume", "ls", "--quiet"]), docker(&["network", "ls", "--quiet"])), (volumes, networks));
+    // Folders are left by a process that is killed, until the next one starts.
+    let mut next = HostProcess::start().await;
+    assert_eq!(folders.iter().filter(|folder| folder.exists()).count(), 0);
+    next.kill();
     assert!(exists(foreign), "a container that only claims to be ours was removed");
     docker(&["rm", foreign]);
 }
@@ -170,7 +195,8 @@ async fn handles_are_opened_and_closed_and_host_processes_are_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_was_never_started_is_swept_by_the_next_process() {
     // As a host process leaves it that is killed between making and starting it.
-    let (mut child, container) = tokio::task::spawn_blocking(host_process).await.unwrap();
+    let mut first = HostProcess::start().await;
+    let container = first.container.clone();
     let labels =
         docker(&["inspect", "--format", "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}", &container]);
     let labels: Vec<&str> = labels.lines().filter(|line| line.starts_with("io.skillcell.")).collect();
@@ -182,16 +208,13 @@ async fn a_container_that_was_never_started_is_swept_by_the_next_process() {
     let never_started = docker(&create);
     let never_started = never_started.trim();
     // Its process lives, so a new one leaves it alone.
-    let (mut second, _) = tokio::task::spawn_blocking(host_process).await.unwrap();
-    assert!(exists(never_started));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let (mut third, _) = tokio::task::spawn_blocking(host_process).await.unwrap();
-    assert!(!exists(never_started));
-    for process in [&mut second, &mut third] {
-        process.kill().unwrap();
-        process.wait().unwrap();
-    }
+    let mut second = HostProcess::start().await;
+    assert!(exists(never_started) && first.workspace.is_dir());
+    first.kill();
+    let mut third = HostProcess::start().await;
+    assert!(!exists(never_started) && !first.workspace.exists() && second.workspace.is_dir());
+    second.kill();
+    third.kill();
     until_gone(&container).await;
     assert!(docker_fails(&["inspect", &container]));
 }

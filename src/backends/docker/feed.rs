@@ -57,7 +57,10 @@ async fn frame<W: AsyncWrite + Unpin>(input: &mut W, piece: &[u8]) -> std::io::R
 
 /// Reads a file that may block for ever (a terminal, a pipe). A thread of its own: one of the async runtime's would
 /// hold up the program's end. It ends with the file, or at its next piece after the run has ended.
-fn read_in_thread(file: Arc<std::fs::File>) -> mpsc::Receiver<Bytes> {
+fn read_in_thread<F: Send + Sync + 'static>(file: Arc<F>) -> mpsc::Receiver<Bytes>
+where
+    for<'a> &'a F: Read,
+{
     let (pieces, received) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut buffer = vec![0; MAX_FRAME];

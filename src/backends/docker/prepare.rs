@@ -49,6 +49,12 @@ pub(super) async fn prepare(
             // Leftovers of others are no reason not to work.
             Err(error) => tracing::warn!(error = %error.chain().join(": "), "could not look for leftover containers"),
         }
+        // After the containers, which may have held them.
+        let beside = workspace.clone();
+        let swept = tokio::task::spawn_blocking(move || beside.sweep_leftovers()).await.unwrap_or_default();
+        if swept > 0 {
+            tracing::info!(count = swept, "removed workspaces that a process which is gone had left");
+        }
     }
     let found = image::find(&docker, &config, &facts, context.progress).await?;
     if context.policy.network.policy == NetworkPolicy::Host {
