@@ -51,10 +51,10 @@ impl Workspace {
     ///
     /// # Errors
     /// [`Backend`](crate::ErrorKind::Backend) when it can't be written.
-    pub(crate) fn place_executable(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn place_executable(&self, name: &str, bytes: &[u8], mode: u32) -> Result<()> {
         use cap_std::fs::{Permissions, PermissionsExt};
         super::access::write_whole(self.root(), name, bytes)
-            .and_then(|()| self.root().set_permissions(name, Permissions::from_mode(0o555)))
+            .and_then(|()| self.root().set_permissions(name, Permissions::from_mode(mode)))
             .map_err(|error| {
                 SkillRuntimeError::backend("could not write into the workspace's folder; is there space?", error)
             })

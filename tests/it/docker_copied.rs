@@ -1,4 +1,5 @@
 //! Runtime `docker` with a daemon that can't see this machine's folders: the same world, copied.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::time::Duration;
 

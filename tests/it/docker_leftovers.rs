@@ -1,5 +1,6 @@
 //! Runtime `docker`: whatever happens to the host's process or its futures, nothing of ours stays on the daemon, and
 //! nothing of others is touched.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -78,6 +79,12 @@ async fn a_container_that_is_removed_under_a_run_is_an_error_and_the_next_run_ha
     });
     let error = run.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Backend, "{}", error.chain().join("\n"));
+    assert_eq!(prepared.output("ls /workspace/out").await, "started");
+    // And one that ended between two runs is no error at all.
+    let label = format!("label=io.skillcell.run={}", prepared.handle.audit().run());
+    let another = docker(&["ps", "--quiet", "--no-trunc", "--filter", &label]);
+    assert_ne!(another.trim(), container);
+    docker(&["rm", "--force", another.trim()]);
     assert_eq!(prepared.output("ls /workspace/out").await, "started");
     prepared.cleanup().await;
 }
@@ -217,4 +224,93 @@ async fn a_container_that_was_never_started_is_swept_by_the_next_process() {
     third.kill();
     until_gone(&container).await;
     assert!(docker_fails(&["inspect", &container]));
+}
+
+/// Passes connections on to the daemon until it is dropped, which cuts them all.
+struct Relay {
+    folder: tempfile::TempDir,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Relay {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = tokio::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        let daemon = std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+        let daemon = daemon.strip_prefix("unix://").expect("these tests need a daemon behind a unix socket").to_owned();
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((mut ours, _)) = listener.accept().await {
+                let daemon = daemon.clone();
+                connections.spawn(async move {
+                    let mut theirs = tokio::net::UnixStream::connect(&daemon).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut ours, &mut theirs).await;
+                });
+            }
+        });
+        Self { folder, task }
+    }
+
+    fn address(&self) -> String {
+        format!("unix://{}/socket", self.folder.path().display())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Makes the test below the host process whose daemon goes away.
+const LOSE: &str = "SKILLCELL_TEST_LOSE";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_goes_away_under_a_run_is_an_error_that_says_what_to_do() {
+    if std::env::var_os(LOSE).is_some() {
+        let prepared = Prepared::new().await;
+        let container = container_of(&prepared);
+        let command = shell("echo partial; touch /workspace/out/started; sleep 1040");
+        let (run, ()) = tokio::join!(prepared.try_run(&command), async {
+            until_started(&prepared).await;
+            println!("\nbegun {container}");
+        });
+        let error = run.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let message = "the connection to the container was lost during the run; check that the docker daemon runs, then prepare again";
+        assert_eq!(error.to_string(), message);
+        let error = prepared.runtime.cleanup(&prepared.handle).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().contains(&container)), (ErrorKind::Unavailable, true), "{error}");
+        return;
+    }
+    let relay = Relay::new();
+    #[expect(clippy::disallowed_methods, reason = "the address of the daemon is a process's environment")]
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "docker_leftovers::a_daemon_that_goes_away_under_a_run_is_an_error_that_says_what_to_do",
+            "--nocapture",
+        ])
+        .env(LOSE, "1")
+        .env("DOCKER_HOST", relay.address())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (container, mut lines) = tokio::task::spawn_blocking(move || {
+        let found =
+            lines.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix("begun ").map(str::to_owned));
+        (found.unwrap(), lines)
+    })
+    .await
+    .unwrap();
+    drop(relay);
+    let (status, rest) = tokio::task::spawn_blocking(move || {
+        let rest: Vec<String> = lines.by_ref().map_while(Result::ok).collect();
+        (child.wait().unwrap(), rest)
+    })
+    .await
+    .unwrap();
+    assert!(status.success(), "{}", rest.join("\n"));
+    until_gone(&container).await;
 }

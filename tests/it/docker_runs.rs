@@ -1,4 +1,5 @@
 //! Runtime `docker`: what a command sees and what comes back.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::sync::Arc;
 use std::sync::Mutex;

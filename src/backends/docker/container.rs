@@ -24,6 +24,9 @@ pub(super) const INIT_FILE: &str = ".skillcell-init";
 /// Its place in a container whose workspace is a copy: the volume is the only folder that can be written to before
 /// the container starts.
 pub(super) const INIT_COPIED: &str = "/workspace/.skillcell-init";
+/// Its mode: it may be run and not read. The kernel closes the memory, the descriptors and the tracing of a program that
+/// its user can't read, from its first instruction on; whoever could trace a supervisor could forge its report.
+pub(super) const INIT_MODE: u32 = 0o111;
 /// The group of the container's first process. Runs have numbers of their own above it.
 pub(super) const INIT_GROUP: u32 = 19_999;
 /// The size of `/tmp`, as in CARL.

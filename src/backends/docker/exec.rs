@@ -15,7 +15,7 @@ use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
 
 use super::capture::Streams;
-use super::connect::call_error;
+use super::connect::{Failure, call_error, failure};
 use super::feed::feed;
 use super::init::protocol::{NONCE_LEN, Outcome, Report, Request};
 use super::session::{Forced, Live, Session};
@@ -47,11 +47,27 @@ pub(super) struct Ended {
     pub(super) replaced: bool,
 }
 
+/// An exec that was started.
+pub(super) struct Exec {
+    pub(super) id: String,
+    pub(super) output: Output,
+    pub(super) input: Input,
+}
+
 /// Starts the init in the container as one group.
 ///
 /// # Errors
-/// [`Backend`](ErrorKind::Backend), [`Unavailable`](ErrorKind::Unavailable).
-pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, group: u32) -> Result<(Output, Input)> {
+/// [`NotFound`](ErrorKind::NotFound) when the container doesn't run any more; [`Backend`](ErrorKind::Backend);
+/// [`Unavailable`](ErrorKind::Unavailable).
+pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, group: u32) -> Result<Exec> {
+    let failed = |error: DaemonError| match failure(&error) {
+        Failure::Absent | Failure::WrongState => SkillRuntimeError::new(
+            ErrorKind::NotFound,
+            "the container of this handle does not run any more; prepare again",
+        )
+        .caused_by(error),
+        Failure::Refused | Failure::Unreachable => call_error("start a command in the container", error),
+    };
     let options = CreateExecOptions {
         attach_stdin: Some(true),
         attach_stdout: Some(true),
@@ -61,22 +77,36 @@ pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, g
         working_dir: Some("/".to_owned()),
         ..Default::default()
     };
-    let made = session
-        .docker
-        .create_exec(container, options)
-        .await
-        .map_err(|error| call_error("add a command to the container", error))?;
+    let id = session.docker.create_exec(container, options).await.map_err(failed)?.id;
     let options = StartExecOptions { output_capacity: Some(OUTPUT_PIECE), ..Default::default() };
-    match session
-        .docker
-        .start_exec(&made.id, Some(options))
-        .await
-        .map_err(|error| call_error("start a command", error))?
-    {
-        StartExecResults::Attached { output, input } => Ok((output, input)),
+    match session.docker.start_exec(&id, Some(options)).await.map_err(failed)? {
+        StartExecResults::Attached { output, input } => Ok(Exec { id, output, input }),
         StartExecResults::Detached => {
             Err(SkillRuntimeError::new(ErrorKind::Backend, "the docker daemon started a command without its output"))
         }
+    }
+}
+
+/// Starts a run; in another container when the first one has ended since the last run.
+async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
+    let guard = |live: Arc<Live>| RunGuard { session: session.clone(), live: Some(live), group: session.next_group() };
+    let live = session.current().await?;
+    let mut first = guard(live.clone());
+    match start_exec(session, &live.id, "run", first.group).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            first.disarm();
+            session.replace(&live).await?;
+            let live = session.current().await?;
+            let second = guard(live.clone());
+            let exec = start_exec(session, &live.id, "run", second.group).await?;
+            Ok((second, exec))
+        }
+        Err(error) => {
+            // Not started; and if it was, the end of its connection has ended it.
+            first.disarm();
+            Err(error)
+        }
+        Ok(exec) => Ok((first, exec)),
     }
 }
 
@@ -93,59 +123,33 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
     let request = request(session, limits, command, nonce).encode().ok_or_else(|| {
         SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file")
     })?;
-    let live = session.current().await?;
-    let mut guard = RunGuard { session: session.clone(), live: Some(live.clone()), group: session.next_group() };
-    let (mut output, input) = start_exec(session, &live.id, "run", guard.group).await?;
-
-    let (stop, stopped) = oneshot::channel();
-    let mut stop = Some(stop);
-    let feeding = feed(input, request, command.stdin.clone(), stopped);
-    tokio::pin!(feeding);
-    let mut feeding_done = false;
     let mut streams = Streams::new(limits, nonce, command.sink.clone());
-    let mut cause = None;
-    let mut broken = None;
-    let timer = tokio::time::sleep_until(deadline);
-    tokio::pin!(timer);
-    loop {
-        tokio::select! {
-            piece = output.next() => match piece {
-                Some(Ok(piece)) => streams.push(&piece),
-                Some(Err(error)) => {
-                    broken = Some(error);
-                    break;
-                }
-                None => break,
-            },
-            () = &mut feeding, if !feeding_done => feeding_done = true,
-            () = &mut timer => match cause {
-                None => cause = Some(Cause::Time),
-                // It was told to end and didn't: force is next.
-                Some(_) => break,
-            },
-        }
-        if cause.is_none() && streams.over_limit() {
-            cause = Some(Cause::Output);
-        }
-        if let (Some(_), Some(stop)) = (cause, stop.take_if(|_| cause.is_some())) {
-            let _ = stop.send(());
-            timer.as_mut().reset(tokio::time::Instant::now() + END_TIME);
-        }
-    }
+    // A dropped start ends what it may have started: its guard is dropped with it.
+    let Ok(start) = tokio::time::timeout_at(deadline, start_run(session)).await else {
+        let (stdout, stderr, _) = streams.finish();
+        let (termination, duration) = (Termination::TimedOut, started.elapsed());
+        let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
+        return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+    };
+    let (mut guard, exec) = start?;
+    let (cause, broken) = follow(exec.output, feed_of(exec.input, request, command), &mut streams, deadline).await;
     let (stdout, stderr, report) = streams.finish();
-    let mut replaced = false;
-    match &report {
-        Some(report) if !report.survivors => guard.disarm(),
-        _ => {
-            let forced = session.force(&live, guard.group).await;
-            guard.disarm();
-            replaced = ended_by_force(forced, broken)? == Forced::Replaced;
+    let forced = match &report {
+        Some(report) if !report.survivors => Forced::Killed,
+        Some(_) => guard.force(broken).await?,
+        None => {
+            if cause.is_none() && broken.is_none() {
+                check_started(session, &exec.id).await.inspect_err(|_| guard.disarm())?;
+            }
+            guard.force(broken).await?
         }
-    }
-    if report.is_none() && replaced && cause.is_none() {
+    };
+    guard.disarm();
+    if forced == Forced::Lost && report.is_none() && cause.is_none() {
         return Err(SkillRuntimeError::new(
             ErrorKind::Backend,
-            "the container ended under the run, or had to be replaced because another run of this handle could not be killed; run again",
+            "the container ended under the run, or was replaced because another run of this handle could not be killed; \
+             run again",
         ));
     }
     let (termination, limit) = judge(command, cause, report)?;
@@ -155,7 +159,77 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
         ..Usage::default()
     });
     let result = RuntimeRunResult { termination, stdout, stderr, duration: started.elapsed(), usage };
-    Ok(Ended { result, limit, replaced })
+    Ok(Ended { result, limit, replaced: forced == Forced::Replaced })
+}
+
+/// The feeding of a run, and the word that ends it.
+fn feed_of(
+    input: Input,
+    request: Vec<u8>,
+    command: &RunCommand,
+) -> (impl Future<Output = ()> + use<>, oneshot::Sender<()>) {
+    let (stop, stopped) = oneshot::channel();
+    (feed(input, request, command.stdin.clone(), stopped), stop)
+}
+
+/// Listens until the run has ended, or until it has been told to end and given time for it.
+async fn follow(
+    mut output: Output,
+    (feeding, stop): (impl Future<Output = ()>, oneshot::Sender<()>),
+    streams: &mut Streams,
+    deadline: tokio::time::Instant,
+) -> (Option<Cause>, Option<DaemonError>) {
+    tokio::pin!(feeding);
+    let timer = tokio::time::sleep_until(deadline);
+    tokio::pin!(timer);
+    let mut feeding_done = false;
+    let mut stop = Some(stop);
+    let mut cause = None;
+    loop {
+        tokio::select! {
+            piece = output.next() => match piece {
+                Some(Ok(piece)) => streams.push(&piece),
+                Some(Err(error)) => return (cause, Some(error)),
+                None => return (cause, None),
+            },
+            () = &mut feeding, if !feeding_done => feeding_done = true,
+            () = &mut timer => match cause {
+                None => cause = Some(Cause::Time),
+                // It was told to end and didn't: force is next.
+                Some(_) => return (cause, None),
+            },
+        }
+        if cause.is_none() && streams.over_limit() {
+            cause = Some(Cause::Output);
+        }
+        if cause.is_some()
+            && let Some(stop) = stop.take()
+        {
+            let _ = stop.send(());
+            timer.as_mut().reset(tokio::time::Instant::now() + END_TIME);
+        }
+    }
+}
+
+/// Whether a run that left no report was started at all: then its supervisor was killed, which only the guest can have
+/// done.
+async fn check_started(session: &Session, exec: &str) -> Result<()> {
+    let code = match session.docker.inspect_exec(exec).await {
+        Ok(inspected) => inspected.exit_code,
+        // The container is gone, or the daemon: what follows will tell.
+        Err(_) => return Ok(()),
+    };
+    match code {
+        // Killed, or not seen to have ended yet.
+        None => Ok(()),
+        Some(code) if code == i64::from(SHELL_KILLED) => Ok(()),
+        Some(code) => Err(SkillRuntimeError::new(
+            ErrorKind::Backend,
+            "the run was not started in the container; look at the docker daemon's log, and whether the container has \
+             processes to spare",
+        )
+        .with("exit code", code.to_string())),
+    }
 }
 
 /// Why the host ended a run.
@@ -258,6 +332,14 @@ struct RunGuard {
 }
 
 impl RunGuard {
+    /// Ends what is left of the run.
+    async fn force(&self, broken: Option<DaemonError>) -> Result<Forced> {
+        match &self.live {
+            Some(live) => ended_by_force(self.session.force(live, self.group).await, broken),
+            None => Ok(Forced::Killed),
+        }
+    }
+
     fn disarm(&mut self) {
         self.live = None;
     }

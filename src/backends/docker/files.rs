@@ -19,8 +19,8 @@ use tokio::io::AsyncWriteExt;
 use super::capture::Streams;
 use super::config::OutAccess;
 use super::connect::call_error;
-use super::container::INIT_FILE;
-use super::exec::start_exec;
+use super::container::{INIT_FILE, INIT_MODE};
+use super::exec::{Exec, start_exec};
 use super::init;
 use super::init::protocol::{Entry, EntryKind as InitKind, NONCE_LEN, Outcome, Request};
 use super::session::Session;
@@ -47,7 +47,7 @@ const ENTRY_OVERHEAD: u64 = 2 << 10;
 pub(super) fn pack(workspace: &Workspace, user: u32, out: OutAccess) -> Result<Bytes> {
     let failed = |error| SkillRuntimeError::backend("could not pack the workspace for the container", error);
     let mut packer = Packer { archive: Builder::new(Vec::new()), left: MAX_PACKED };
-    packer.file(INIT_FILE, &mut &*init::PROGRAM, init::PROGRAM.len() as u64, 0o555, 0).map_err(failed)?;
+    packer.file(INIT_FILE, &mut &*init::PROGRAM, init::PROGRAM.len() as u64, INIT_MODE, 0).map_err(failed)?;
     for area in Area::ALL {
         let owner = if area.writable() && !(area == Area::Out && out == OutAccess::ReadOnly) { user } else { 0 };
         packer.folder(area.name(), owner).map_err(failed)?;
@@ -201,7 +201,7 @@ async fn ask(session: &Session, path: &GuestPath, argv: Vec<String>, most: u64, 
     let request = Request { nonce, cwd: "/".into(), argv, env: Vec::new(), stdin: false, cpu_seconds: 0 };
     let bytes = request.encode().ok_or_else(|| SkillRuntimeError::invalid("the path is too long"))?;
     let live = session.current().await?;
-    let (mut output, mut input) = start_exec(session, &live.id, "file", session.next_group()).await?;
+    let Exec { mut output, mut input, .. } = start_exec(session, &live.id, "file", session.next_group()).await?;
     let kept = most.saturating_add(1).saturating_mul(2);
     let mut streams = Streams::new(&Limits { output: u64::MAX, output_kept: kept, ..Limits::default() }, nonce, None);
     let talk = async {

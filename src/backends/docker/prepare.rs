@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config::{DockerConfig, NAME, OutAccess, Transfer};
 use super::connect::{DaemonFacts, connect, facts};
-use super::container::{ContainerPlan, FilePlan, INIT_COPIED, INIT_FILE, INIT_MOUNTED, describe};
+use super::container::{ContainerPlan, FilePlan, INIT_COPIED, INIT_FILE, INIT_MODE, INIT_MOUNTED, describe};
 use super::environment::{Site, of_image};
 use super::session::{Session, SessionPlan};
 use super::sweep::{Owner, sweep};
@@ -133,7 +133,7 @@ pub(super) async fn prepare(
 
 /// The folders to mount, given to the guest's user, and that user.
 fn mounted<'a>(workspace: &'a Workspace, facts: &DaemonFacts) -> Result<(u32, FilePlan<'a>)> {
-    workspace.place_executable(INIT_FILE, init::PROGRAM)?;
+    workspace.place_executable(INIT_FILE, init::PROGRAM, INIT_MODE)?;
     let user = match this_user() {
         // The root of a rootless daemon's container is the user the daemon runs as, who must be this one to see the
         // folder at all; it has no rights outside.

@@ -67,6 +67,8 @@ pub(super) enum Forced {
     Killed,
     /// They resisted, so the container was ended and another one stands in its place.
     Replaced,
+    /// The container had ended already, or been ended for another run.
+    Lost,
 }
 
 /// What a session is made from.
@@ -152,36 +154,46 @@ impl Session {
     /// is.
     pub(super) async fn force(&self, live: &Arc<Live>, group: u32) -> Result<Forced> {
         let killed = tokio::time::timeout(KILL_TIME, self.kill_group(live, group)).await;
-        match killed {
+        let lost = match killed {
             Ok(Ok(true)) => return Ok(Forced::Killed),
             Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Ok(Ok(false) | Err(_)) | Err(_) => {}
-        }
+            Ok(Err(error)) => error.kind() == ErrorKind::NotFound,
+            Ok(Ok(false)) | Err(_) => false,
+        };
+        let replaced = self.replace(live).await?;
+        Ok(if replaced && !lost { Forced::Replaced } else { Forced::Lost })
+    }
+
+    /// Ends a container and puts another in its place, unless that has happened already; whether it did.
+    ///
+    /// # Errors
+    /// As [`force`](Self::force).
+    pub(super) async fn replace(&self, live: &Arc<Live>) -> Result<bool> {
         let mut current = self.live.lock().await;
         if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
             // Replaced or removed meanwhile: gone with all that was in it.
-            return Ok(Forced::Replaced);
+            return Ok(false);
         }
         *current = None;
         remove(&self.docker, &live.id).await?;
         if self.closed.load(Ordering::Acquire) {
-            return Ok(Forced::Replaced);
+            return Ok(false);
         }
         if self.copied {
             return Err(SkillRuntimeError::new(
                 ErrorKind::Backend,
-                "a run could not be killed, so its container was removed, and the copy of the workspace with it; prepare again",
+                "the container ended, or a run in it could not be killed; the copy of the workspace is gone with it; prepare again",
             ));
         }
         *current = Some(Arc::new(self.start_container(None).await?));
-        Ok(Forced::Replaced)
+        Ok(true)
     }
 
     /// Runs `init kill` as the group.
     async fn kill_group(&self, live: &Live, group: u32) -> Result<bool> {
-        let (mut output, _input) = start_exec(self, &live.id, "kill", group).await?;
+        let mut exec = start_exec(self, &live.id, "kill", group).await?;
         let mut said = Vec::new();
-        while let Some(piece) = output.next().await {
+        while let Some(piece) = exec.output.next().await {
             let piece = piece.map_err(|error| call_error("end a run", error))?;
             said.extend_from_slice(piece.as_ref());
             if said.len() > ALL_GONE.len() {
