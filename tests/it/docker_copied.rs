@@ -36,6 +36,7 @@ async fn the_same_world() {
         "echo x > /workspace/x",
         "echo x > /workspace/site/x",
         "rm -f /workspace/.skillcell-init",
+        "mv /workspace/skill /workspace/elsewhere",
     ] {
         assert!(!prepared.shell(attempt).await.success(), "{attempt}");
     }

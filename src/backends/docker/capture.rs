@@ -66,6 +66,11 @@ impl Streams {
         self.stdout.total().saturating_add(self.stderr.total()) > self.limit
     }
 
+    /// Whether the report is there: the run has ended, and only the daemon's own end of it is to come.
+    pub(super) fn reported(&self) -> bool {
+        Report::decode(&self.held, self.nonce).is_some()
+    }
+
     /// The end: both streams, and the report if there is one.
     pub(super) fn finish(mut self) -> (CapturedOutput, CapturedOutput, Option<Report>) {
         let report = Report::decode(&self.held, self.nonce);

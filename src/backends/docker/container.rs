@@ -29,16 +29,18 @@ pub(super) const INIT_COPIED: &str = "/workspace/.skillcell-init";
 pub(super) const INIT_MODE: u32 = 0o111;
 /// The group of the container's first process. Runs have numbers of their own above it.
 pub(super) const INIT_GROUP: u32 = 19_999;
-/// The size of `/tmp`, as in CARL.
+/// The size of `/tmp`, as in CARL. Its number of files is limited by the memory limit, which counts inodes; podman does
+/// not take a number.
 const TMP_BYTES: u64 = 64 << 20;
-/// Files in `/tmp`; their inodes are kernel memory.
-const TMP_FILES: u32 = 10_000;
 /// The size of `/dev/shm`, the daemon's default; counted as memory of the container.
 const SHM_BYTES: i64 = 64 << 20;
 /// Processes of a container that are not the guest's: the first one, a run's supervisor, and the threads of the OCI
 /// runtime that is still starting a run when the limit is looked at (runc has up to eight). Without room for them no
 /// command could start beside a guest that has all its processes.
 pub(super) const OWN_PROCESSES: u32 = 10;
+
+/// Processes of the guest's user, counted by the kernel over all containers.
+const HOST_PROCESSES: u64 = 16_384;
 
 /// What the description is derived from.
 pub(super) struct ContainerPlan<'a> {
@@ -69,16 +71,18 @@ pub(super) enum FilePlan<'a> {
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a limit the daemon can't take.
 pub(super) fn describe(plan: &ContainerPlan<'_>) -> Result<ContainerCreateBody> {
-    let init = match plan.files {
-        FilePlan::Mounted { .. } => INIT_MOUNTED,
-        FilePlan::Copied => INIT_COPIED,
+    let (init, first_user) = match plan.files {
+        FilePlan::Mounted { .. } => (INIT_MOUNTED, plan.user),
+        // Podman gives a new volume to the container's user, so that one must not be the guest, who could put other
+        // folders in the place of the read-only ones. Only our init runs as it, without any capability.
+        FilePlan::Copied => (INIT_COPIED, 0),
     };
     Ok(ContainerCreateBody {
         image: Some(plan.image.id.clone()),
         // Instead of the image's own, which would be a program that nobody looked at.
         entrypoint: Some(vec![init.to_owned(), "hold".to_owned()]),
         cmd: Some(Vec::new()),
-        user: Some(format!("{}:{INIT_GROUP}", plan.user)),
+        user: Some(format!("{first_user}:{INIT_GROUP}")),
         working_dir: Some("/".to_owned()),
         // One name for all: the default is the container's id, which a script might print into its results.
         hostname: Some("skillcell".to_owned()),
@@ -126,6 +130,9 @@ fn host_config(plan: &ContainerPlan<'_>) -> Result<HostConfig> {
             ulimit("nofile", u64::from(limits.open_files)),
             // One file can't be larger than all of them together may be.
             ulimit("fsize", limits.disk),
+            // Of the guest's user on the whole host, so no limit of ours; podman's own default is refused by its runtime
+            // when the host's is lower.
+            ulimit("nproc", HOST_PROCESSES),
             // A core dump would be a file that nobody asked for.
             ulimit("core", 0),
         ]),
@@ -144,10 +151,7 @@ fn host_config(plan: &ContainerPlan<'_>) -> Result<HostConfig> {
 }
 
 fn tmpfs(volumes: &[String]) -> HashMap<String, String> {
-    let mut all = HashMap::from([(
-        "/tmp".to_owned(),
-        format!("rw,noexec,nosuid,nodev,size={TMP_BYTES},nr_inodes={TMP_FILES},mode=1777"),
-    )]);
+    let mut all = HashMap::from([("/tmp".to_owned(), format!("rw,noexec,nosuid,nodev,size={TMP_BYTES},mode=1777"))]);
     for volume in volumes {
         // An empty read-only folder in the place of a writable one on the daemon's disk.
         if !volume.starts_with("/workspace") && volume != "/tmp" && volume != "/" {
@@ -242,10 +246,11 @@ mod tests {
                 "Ulimits": [
                     {"Name": "nofile", "Soft": 1024, "Hard": 1024},
                     {"Name": "fsize", "Soft": 1073741824, "Hard": 1073741824},
+                    {"Name": "nproc", "Soft": 16384, "Hard": 16384},
                     {"Name": "core", "Soft": 0, "Hard": 0},
                 ],
                 "Tmpfs": {
-                    "/tmp": "rw,noexec,nosuid,nodev,size=67108864,nr_inodes=10000,mode=1777",
+                    "/tmp": "rw,noexec,nosuid,nodev,size=67108864,mode=1777",
                     "/data": "ro,noexec,nosuid,nodev,size=4096",
                 },
                 "ShmSize": 67108864,
@@ -273,5 +278,6 @@ mod tests {
         let description = described(FilePlan::Copied, Map::new());
         assert_eq!(description["HostConfig"]["Mounts"], json!([{"Type": "volume", "Target": "/workspace"}]));
         assert_eq!(description["Entrypoint"], json!(["/workspace/.skillcell-init", "hold"]));
+        assert_eq!(description["User"], "0:19999");
     }
 }

@@ -193,16 +193,19 @@ async fn follow(
                 None => return (cause, None),
             },
             () = &mut feeding, if !feeding_done => feeding_done = true,
-            () = &mut timer => match cause {
-                None => cause = Some(Cause::Time),
-                // It was told to end and didn't: force is next.
-                Some(_) => return (cause, None),
+            () = &mut timer => match stop {
+                Some(_) => cause = Some(Cause::Time),
+                // It was told to end and didn't: force is next. Or it has ended, and the daemon doesn't say so.
+                None => return (cause, None),
             },
         }
-        if cause.is_none() && streams.over_limit() {
+        let reported = streams.reported();
+        if cause.is_none() && !reported && streams.over_limit() {
             cause = Some(Cause::Output);
         }
-        if cause.is_some()
+        // Input that is still on its way when a run ends must not be left to the daemon: one that closes a connection
+        // with unread input on it takes the last output along.
+        if (cause.is_some() || reported)
             && let Some(stop) = stop.take()
         {
             let _ = stop.send(());

@@ -86,6 +86,7 @@ fn run() -> ExitCode {
     }
     let set_score = |text: &str| score.as_ref().map(|mut file| file.write_all(text.as_bytes()));
     set_score(GUEST_OOM_SCORE);
+    let mut feed = Feed::new(None);
     let outcome = match std::env::set_current_dir(&request.cwd) {
         Err(error) => Outcome::NoFolder(number(&error)),
         Ok(()) => {
@@ -93,8 +94,8 @@ fn run() -> ExitCode {
             set_score("0");
             match started {
                 Ok(mut child) => {
-                    let stdin = child.stdin.take();
-                    supervise(child.id(), stdin, &wake)
+                    feed = Feed::new(child.stdin.take());
+                    supervise(child.id(), &mut feed, &wake)
                 }
                 Err(error) => Outcome::NotStarted(number(&error)),
             }
@@ -105,6 +106,11 @@ fn run() -> ExitCode {
     let out_of_memory = out_of_memory_kills() > killed_before;
     let report = Report { outcome, out_of_memory, cpu_micros, peak_kib, survivors };
     system::write_all_to_stderr(&report.encode(request.nonce), Instant::now() + REPORT_TIME);
+    if request.stdin && outcome != Outcome::Killed {
+        // The host stops sending when it has the report. Input that nobody takes would be in the way of the output.
+        feed.guest = None;
+        while !feed.ended && feed.take_input().is_ok() {}
+    }
     ExitCode::SUCCESS
 }
 
@@ -159,8 +165,7 @@ fn start(request: &Request) -> std::io::Result<std::process::Child> {
 }
 
 /// Waits for the first process or the host's word, and feeds standard input meanwhile.
-fn supervise(child: u32, stdin: Option<std::process::ChildStdin>, wake: &Wake) -> Outcome {
-    let mut feed = Feed::new(stdin);
+fn supervise(child: u32, feed: &mut Feed, wake: &Wake) -> Outcome {
     loop {
         // Look before sleeping: the child may have ended before the signal could wake us.
         while let Some((pid, outcome)) = system::reap() {
