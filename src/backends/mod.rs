@@ -6,6 +6,8 @@
 mod bubblewrap;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod child;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker;
 #[cfg(all(feature = "firejail", target_os = "linux"))]
 mod firejail;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -34,11 +36,17 @@ pub fn builtin_registry() -> RuntimeRegistry {
     let registry = with(registry, "bubblewrap", || Arc::new(bubblewrap::BubblewrapRuntime));
     #[cfg(all(feature = "firejail", target_os = "linux"))]
     let registry = with(registry, "firejail", || Arc::new(firejail::FirejailRuntime));
+    #[cfg(all(feature = "docker", target_os = "linux"))]
+    let registry = with(registry, "docker", || Arc::new(docker::DockerRuntime));
     registry
 }
 
 /// Adds one built-in runtime. Names in this file are right by construction, so the error can't be; a test looks.
-#[cfg(any(all(feature = "local", target_os = "linux"), feature = "wasm"))]
+#[cfg(any(
+    all(feature = "local", target_os = "linux"),
+    all(feature = "docker", target_os = "linux"),
+    feature = "wasm"
+))]
 fn with(
     mut registry: RuntimeRegistry,
     name: &str,

@@ -11,7 +11,12 @@ mod collect;
 mod export;
 mod guest_path;
 mod host_tree;
+mod leftovers;
+#[cfg(all(feature = "ownership", target_os = "linux"))]
+mod ownership;
 mod private_dir;
+#[cfg(all(feature = "archive", target_os = "linux"))]
+mod receive;
 mod remove;
 mod root;
 mod stage;

@@ -52,7 +52,8 @@ pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir) -> io::Result<()>
     ignore_missing(parent.remove_dir(name))
 }
 
-fn empty(top: &Dir) -> io::Result<()> {
+/// Removes everything in the folder behind `top`.
+pub(super) fn empty(top: &Dir) -> io::Result<()> {
     let done = Done::default();
     let mut idle = 0;
     loop {

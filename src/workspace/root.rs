@@ -13,6 +13,7 @@ use cap_std::fs::DirBuilderExt;
 use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
+use super::leftovers::{PREFIX, mark};
 use super::remove::remove_tree;
 use super::stage::{ReadOnlyMount, TakenName};
 use crate::audit::RunId;
@@ -34,6 +35,8 @@ pub struct Workspace {
     /// Bytes of inputs copied so far.
     pub(super) input_bytes: u64,
     removed: Mutex<bool>,
+    /// Says that the folder is in use, to whoever looks for leftovers.
+    _mark: std::fs::File,
 }
 
 impl Workspace {
@@ -58,22 +61,23 @@ impl Workspace {
             .operation("workspace")
         };
         let parent_dir = Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)?;
-        let name = format!("skillcell-{run}");
+        let name = format!("{PREFIX}{run}");
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         builder.mode(0o700);
         parent_dir.create_dir_with(&name, &builder).map_err(failed)?;
-        let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()])> {
+        let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()], std::fs::File)> {
             let root = parent_dir.open_dir_nofollow(&name)?;
+            let mark = mark(&parent_dir, &name, &root)?;
             let open = |area: Area| {
                 root.create_dir(area.name())?;
                 root.open_dir_nofollow(area.name())
             };
             let areas = [open(Area::Skill)?, open(Area::In)?, open(Area::Out)?, open(Area::Tmp)?, open(Area::Site)?];
-            Ok((root, areas))
+            Ok((root, areas, mark))
         };
         match open_areas() {
-            Ok((root, areas)) => Ok(Self {
+            Ok((root, areas, mark)) => Ok(Self {
                 root,
                 path: parent.join(&name),
                 parent: parent_dir,
@@ -83,6 +87,7 @@ impl Workspace {
                 taken: Vec::new(),
                 input_bytes: 0,
                 removed: Mutex::new(false),
+                _mark: mark,
             }),
             Err(error) => {
                 // Nothing of use is in it yet.
@@ -96,6 +101,12 @@ impl Workspace {
     #[must_use]
     pub fn area(&self, area: Area) -> &Dir {
         &self.areas[area as usize]
+    }
+
+    /// The folder it lies in.
+    #[cfg_attr(not(feature = "ownership"), expect(dead_code, reason = "only runtimes that outlive a host look there"))]
+    pub(super) fn parent(&self) -> &Dir {
+        &self.parent
     }
 
     /// The handle of the folder that holds the areas.

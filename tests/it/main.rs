@@ -4,6 +4,18 @@
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_copied;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_hardening;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_leftovers;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_limits;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_runs;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_support;
 #[cfg(all(feature = "firejail", target_os = "linux"))]
 mod firejail;
 #[cfg(all(feature = "local", target_os = "linux"))]

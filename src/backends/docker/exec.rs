@@ -1,0 +1,363 @@
+//! One run: an exec of the init in the container, its input, its output, its limits, its end.
+//!
+//! Nothing of a command stands in the daemon's own records: program, arguments, environment and folder go through the
+//! exec's input (`init/protocol.rs`), since a daemon writes an exec's arguments to its event log.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bollard::container::LogOutput;
+use bollard::errors::Error as DaemonError;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use futures_util::{Stream, StreamExt};
+use tokio::io::AsyncWrite;
+use tokio::sync::oneshot;
+
+use super::capture::Streams;
+use super::connect::{Failure, call_error, failure};
+use super::feed::feed;
+use super::init::protocol::{NONCE_LEN, Outcome, Report, Request};
+use super::session::{Forced, Live, Session};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::Limits;
+use crate::runtime::{RunCommand, RuntimeRunResult, Stdin, Termination, Usage};
+
+/// How long a run may take to end after it was told to: its supervisor gives up by itself after five seconds.
+const END_TIME: Duration = Duration::from_secs(7);
+/// The size of the pieces output is read in.
+const OUTPUT_PIECE: usize = 64 << 10;
+/// Signals of the kernel's own limits, on every architecture of Linux that containers run on.
+const SIGKILL: i32 = 9;
+const SIGXCPU: i32 = 24;
+const SIGXFSZ: i32 = 25;
+/// What a shell answers for a child that was killed.
+const SHELL_KILLED: i32 = 128 + SIGKILL;
+const ENOENT: i32 = 2;
+
+pub(super) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, DaemonError>> + Send>>;
+pub(super) type Input = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// A run that ended.
+pub(super) struct Ended {
+    pub(super) result: RuntimeRunResult,
+    /// The limit that ended it, for the audit trail.
+    pub(super) limit: Option<&'static str>,
+    /// The container had to be replaced to end it.
+    pub(super) replaced: bool,
+}
+
+/// An exec that was started.
+pub(super) struct Exec {
+    pub(super) id: String,
+    pub(super) output: Output,
+    pub(super) input: Input,
+}
+
+/// Starts the init in the container as one group.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) when the container doesn't run any more; [`Backend`](ErrorKind::Backend);
+/// [`Unavailable`](ErrorKind::Unavailable).
+pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, group: u32) -> Result<Exec> {
+    let failed = |error: DaemonError| match failure(&error) {
+        Failure::Absent | Failure::WrongState => SkillRuntimeError::new(
+            ErrorKind::NotFound,
+            "the container of this handle does not run any more; prepare again",
+        )
+        .caused_by(error),
+        Failure::Refused | Failure::Unreachable => call_error("start a command in the container", error),
+    };
+    let options = CreateExecOptions {
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        cmd: Some(vec![session.init.to_owned(), verb.to_owned()]),
+        user: Some(format!("{}:{group}", session.user)),
+        working_dir: Some("/".to_owned()),
+        ..Default::default()
+    };
+    let id = session.docker.create_exec(container, options).await.map_err(failed)?.id;
+    let options = StartExecOptions { output_capacity: Some(OUTPUT_PIECE), ..Default::default() };
+    match session.docker.start_exec(&id, Some(options)).await.map_err(failed)? {
+        StartExecResults::Attached { output, input } => Ok(Exec { id, output, input }),
+        StartExecResults::Detached => {
+            Err(SkillRuntimeError::new(ErrorKind::Backend, "the docker daemon started a command without its output"))
+        }
+    }
+}
+
+/// Starts a run; in another container when the first one has ended since the last run.
+async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
+    let guard = |live: Arc<Live>| RunGuard { session: session.clone(), live: Some(live), group: session.next_group() };
+    let live = session.current().await?;
+    let mut first = guard(live.clone());
+    match start_exec(session, &live.id, "run", first.group).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            first.disarm();
+            session.replace(&live).await?;
+            let live = session.current().await?;
+            let second = guard(live.clone());
+            let exec = start_exec(session, &live.id, "run", second.group).await?;
+            Ok((second, exec))
+        }
+        Err(error) => {
+            // Not started; and if it was, the end of its connection has ended it.
+            first.disarm();
+            Err(error)
+        }
+        Ok(exec) => Ok((first, exec)),
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// See [`SkillRuntime::run`](crate::runtime::SkillRuntime::run).
+pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCommand) -> Result<Ended> {
+    let started = Instant::now();
+    let deadline = tokio::time::Instant::now() + limits.wall_time;
+    let mut nonce = [0; NONCE_LEN];
+    getrandom::fill(&mut nonce)
+        .map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
+    let request = request(session, limits, command, nonce).encode().ok_or_else(|| {
+        SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file")
+    })?;
+    let mut streams = Streams::new(limits, nonce, command.sink.clone());
+    // A dropped start ends what it may have started: its guard is dropped with it.
+    let Ok(start) = tokio::time::timeout_at(deadline, start_run(session)).await else {
+        let (stdout, stderr, _) = streams.finish();
+        let (termination, duration) = (Termination::TimedOut, started.elapsed());
+        let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
+        return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+    };
+    let (mut guard, exec) = start?;
+    let (cause, broken) = follow(exec.output, feed_of(exec.input, request, command), &mut streams, deadline).await;
+    let (stdout, stderr, report) = streams.finish();
+    let forced = match &report {
+        Some(report) if !report.survivors => Forced::Killed,
+        Some(_) => guard.force(broken).await?,
+        None => {
+            if cause.is_none() && broken.is_none() {
+                check_started(session, &exec.id).await.inspect_err(|_| guard.disarm())?;
+            }
+            guard.force(broken).await?
+        }
+    };
+    guard.disarm();
+    if forced == Forced::Lost && report.is_none() && cause.is_none() {
+        return Err(SkillRuntimeError::new(
+            ErrorKind::Backend,
+            "the container ended under the run, or was replaced because another run of this handle could not be killed; \
+             run again",
+        ));
+    }
+    let (termination, limit) = judge(command, cause, report)?;
+    let usage = report.map_or_else(Usage::default, |report| Usage {
+        cpu_time: Some(Duration::from_micros(report.cpu_micros)),
+        peak_memory: Some(report.peak_kib.saturating_mul(1024)),
+        ..Usage::default()
+    });
+    let result = RuntimeRunResult { termination, stdout, stderr, duration: started.elapsed(), usage };
+    Ok(Ended { result, limit, replaced: forced == Forced::Replaced })
+}
+
+/// The feeding of a run, and the word that ends it.
+fn feed_of(
+    input: Input,
+    request: Vec<u8>,
+    command: &RunCommand,
+) -> (impl Future<Output = ()> + use<>, oneshot::Sender<()>) {
+    let (stop, stopped) = oneshot::channel();
+    (feed(input, request, command.stdin.clone(), stopped), stop)
+}
+
+/// Listens until the run has ended, or until it has been told to end and given time for it.
+async fn follow(
+    mut output: Output,
+    (feeding, stop): (impl Future<Output = ()>, oneshot::Sender<()>),
+    streams: &mut Streams,
+    deadline: tokio::time::Instant,
+) -> (Option<Cause>, Option<DaemonError>) {
+    tokio::pin!(feeding);
+    let timer = tokio::time::sleep_until(deadline);
+    tokio::pin!(timer);
+    let mut feeding_done = false;
+    let mut stop = Some(stop);
+    let mut cause = None;
+    loop {
+        tokio::select! {
+            piece = output.next() => match piece {
+                Some(Ok(piece)) => streams.push(&piece),
+                Some(Err(error)) => return (cause, Some(error)),
+                None => return (cause, None),
+            },
+            () = &mut feeding, if !feeding_done => feeding_done = true,
+            () = &mut timer => match stop {
+                Some(_) => cause = Some(Cause::Time),
+                // It was told to end and didn't: force is next. Or it has ended, and the daemon doesn't say so.
+                None => return (cause, None),
+            },
+        }
+        let reported = streams.reported();
+        if cause.is_none() && !reported && streams.over_limit() {
+            cause = Some(Cause::Output);
+        }
+        // Input that is still on its way when a run ends must not be left to the daemon: one that closes a connection
+        // with unread input on it takes the last output along.
+        if (cause.is_some() || reported)
+            && let Some(stop) = stop.take()
+        {
+            let _ = stop.send(());
+            timer.as_mut().reset(tokio::time::Instant::now() + END_TIME);
+        }
+    }
+}
+
+/// Whether a run that left no report was started at all: then its supervisor was killed, which only the guest can have
+/// done.
+async fn check_started(session: &Session, exec: &str) -> Result<()> {
+    let code = match session.docker.inspect_exec(exec).await {
+        Ok(inspected) => inspected.exit_code,
+        // The container is gone, or the daemon: what follows will tell.
+        Err(_) => return Ok(()),
+    };
+    match code {
+        // Killed, or not seen to have ended yet.
+        None => Ok(()),
+        Some(code) if code == i64::from(SHELL_KILLED) => Ok(()),
+        Some(code) => Err(SkillRuntimeError::new(
+            ErrorKind::Backend,
+            "the run was not started in the container; look at the docker daemon's log, and whether the container has \
+             processes to spare",
+        )
+        .with("exit code", code.to_string())),
+    }
+}
+
+/// Why the host ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Time,
+    Output,
+}
+
+/// A failure to end a run is the daemon's end, or the container's; the error that came first says more.
+fn ended_by_force(forced: Result<Forced>, broken: Option<DaemonError>) -> Result<Forced> {
+    forced.map_err(|error| {
+        let lost = SkillRuntimeError::new(
+            error.kind(),
+            "the connection to the container was lost during the run; check that the docker daemon runs, then prepare again",
+        );
+        match broken {
+            Some(broken) => lost.caused_by(broken).with_cleanup(error),
+            None => lost.caused_by(error),
+        }
+    })
+}
+
+fn request(session: &Session, limits: &Limits, command: &RunCommand, nonce: [u8; NONCE_LEN]) -> Request {
+    let mut env: std::collections::BTreeMap<String, String> = session.env.iter().cloned().collect();
+    env.insert("PWD".into(), command.cwd.to_string());
+    env.extend(command.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+    Request {
+        nonce,
+        cwd: command.cwd.to_string(),
+        argv: command.argv().to_vec(),
+        env: env.into_iter().collect(),
+        stdin: !matches!(command.stdin, Stdin::Closed),
+        // The kernel counts whole seconds.
+        cpu_seconds: limits.cpu_time.map_or(0, |time| time.as_secs() + u64::from(time.subsec_nanos() > 0)),
+    }
+}
+
+/// Turns what is known into how the run ended.
+fn judge(
+    command: &RunCommand,
+    cause: Option<Cause>,
+    report: Option<Report>,
+) -> Result<(Termination, Option<&'static str>)> {
+    match (cause, report) {
+        // The end may have come by itself at the very moment; the limit was passed all the same.
+        (Some(Cause::Time), _) => Ok((Termination::TimedOut, Some("time_limit"))),
+        (Some(Cause::Output), _) => Ok((Termination::OutputLimit, Some("output_limit"))),
+        // The supervisor has no report because something killed it, and only the guest could; force ended the rest.
+        (None, None) => Ok((Termination::Signaled(SIGKILL), None)),
+        (None, Some(report)) => by_itself(command, report),
+    }
+}
+
+fn by_itself(command: &RunCommand, report: Report) -> Result<(Termination, Option<&'static str>)> {
+    match report.outcome {
+        Outcome::Signaled(SIGXCPU) => Ok((Termination::OutOfFuel, Some("cpu_limit"))),
+        Outcome::Signaled(SIGXFSZ) => Ok((Termination::DiskLimit, Some("disk_limit"))),
+        // The kernel says that it killed for want of memory while this ran, and the run ended as killed. A run that
+        // went on after one of its processes was killed ended by itself.
+        Outcome::Signaled(SIGKILL) | Outcome::Exited(SHELL_KILLED) if report.out_of_memory => {
+            Ok((Termination::OutOfMemory, Some("memory_limit")))
+        }
+        Outcome::Exited(code) => Ok((Termination::Exited(code), None)),
+        Outcome::Signaled(signal) => Ok((Termination::Signaled(signal), None)),
+        Outcome::Killed => Err(SkillRuntimeError::new(
+            ErrorKind::Backend,
+            "the docker daemon closed the input of the run, which ended it; look at its log, then prepare again",
+        )),
+        Outcome::NoFolder(number) => Err(SkillRuntimeError::new(
+            if number == ENOENT { ErrorKind::NotFound } else { ErrorKind::PathDenied },
+            format!("'{}' can't be the current folder: {}", command.cwd, system_error(number)),
+        )),
+        Outcome::NotStarted(number) => {
+            let program = command.program().escape_debug();
+            let next = if number == ENOENT {
+                "it, or the interpreter that its first line names, is not in the image; choose another image or program"
+            } else {
+                "give it execute permission, or name its interpreter first"
+            };
+            Err(SkillRuntimeError::new(
+                if number == ENOENT { ErrorKind::NotFound } else { ErrorKind::PathDenied },
+                format!("'{program}' can't be started: {}; {next}", system_error(number)),
+            ))
+        }
+    }
+}
+
+fn system_error(number: i32) -> String {
+    // Without Rust's "(os error 2)".
+    let text = std::io::Error::from_raw_os_error(number).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// Ends a run whose future is dropped. Dropping the connection has told its supervisor already; this makes sure.
+struct RunGuard {
+    session: Arc<Session>,
+    live: Option<Arc<Live>>,
+    group: u32,
+}
+
+impl RunGuard {
+    /// Ends what is left of the run.
+    async fn force(&self, broken: Option<DaemonError>) -> Result<Forced> {
+        match &self.live {
+            Some(live) => ended_by_force(self.session.force(live, self.group).await, broken),
+            None => Ok(Forced::Killed),
+        }
+    }
+
+    fn disarm(&mut self) {
+        self.live = None;
+    }
+}
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        let Some(live) = self.live.take() else { return };
+        // Without a runtime the program is ending, and the container with it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (session, group) = (self.session.clone(), self.group);
+        runtime.spawn(async move {
+            if let Err(error) = session.force(&live, group).await {
+                tracing::warn!(error = %error.chain().join(": "), "a cancelled run could not be ended; its container's end will end it");
+            }
+        });
+    }
+}
