@@ -22,8 +22,9 @@ use super::verify::{Verified, verify};
 const OUTPUT_LIMIT: usize = 64 << 20;
 /// The engine is asked this often whether a run is over time.
 const TICK: Duration = Duration::from_millis(10);
-/// The stack of the engine for calls of the guest; deep recursion must end in the interpreter's own error before.
-const STACK: usize = 4 << 20;
+/// The stack for calls of the guest: what the runtime gives when nothing else is asked for. Deep recursion must end in
+/// the interpreter's own error before it is used up.
+const STACK: usize = 8 << 20;
 /// A snapshot's memory is mapped copy-on-write only if it is below this or more than half full; with the engine's own
 /// 16 MiB it would be copied for every instance, which takes ten times as long as the rest.
 const DENSE_IMAGE: u64 = 256 << 20;
