@@ -1,5 +1,7 @@
 //! The packs in the tree are what their manifests say, and damage is noticed.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,5 +78,15 @@ fn a_manifest_that_promises_something_else_is_refused() {
         fs::write(&path, text.replace(from, to)).unwrap();
         let problem = problem(folder.path());
         assert!(problem.contains(expected), "{from}: {problem}");
+    }
+}
+
+/// The interpreters run, and do what their packs say.
+#[cfg(feature = "pack-build")]
+#[test]
+fn every_pack_in_the_tree_passes_its_own_checks() {
+    for (folder, manifest) in list(&packs()).unwrap() {
+        let checks = skillcell_wasm_tools::pack::prove(&folder, &mut |_| {}).unwrap();
+        assert!(checks > 10, "{} has only {checks} checks", manifest.name);
     }
 }

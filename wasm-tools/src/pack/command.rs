@@ -74,12 +74,12 @@ pub fn run_pack_command(command: &PackCommand, stdout: &mut dyn Write, progress:
         PackVerb::Info { name, json: true } => serde_json::to_string_pretty(&load(&folder(name))?)?,
         PackVerb::Info { name, json: false } => description(&load(&folder(name))?),
         #[cfg(not(feature = "pack-build"))]
-        PackVerb::Verify { name } => checked(&folder(name))?,
+        PackVerb::Verify { name } => checked(&folder(name), progress)?,
         #[cfg(feature = "pack-build")]
-        PackVerb::Verify { name, run: false } => checked(&folder(name))?,
+        PackVerb::Verify { name, run: false } => checked(&folder(name), progress)?,
         #[cfg(feature = "pack-build")]
         PackVerb::Verify { name, run: true } => {
-            let text = checked(&folder(name))?;
+            let text = checked(&folder(name), progress)?;
             let count = super::proof::prove(&folder(name), progress)?;
             format!("{text}\n{count} checks of the running interpreter passed")
         }
@@ -113,7 +113,8 @@ fn listing(packs: &Path) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-fn checked(folder: &Path) -> Result<String> {
+fn checked(folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<String> {
+    progress(&format!("unpacking and checking {}", folder.display()));
     let verified = verify(folder)?;
     let pack = &verified.manifest;
     let imports: usize = pack.imports.values().map(Vec::len).sum();

@@ -208,8 +208,7 @@ impl PackProgram {
             u64::try_from(deadline.as_nanos() / TICK.as_nanos()).unwrap_or(u64::MAX / 2).max(1)
         });
         store.set_epoch_deadline(ticks);
-        let result = self.enter(&mut store);
-        drop(store);
+        let result = self.enter(store)?;
         let text = |pipe: MemoryOutputPipe| String::from_utf8_lossy(&pipe.contents()).into_owned();
         let (stdout, stderr) = (text(stdout), text(stderr));
         let code = match result {
@@ -228,9 +227,17 @@ impl PackProgram {
         Ok(Outcome { code, stdout, stderr })
     }
 
-    fn enter(&self, store: &mut Store<WasiP1Ctx>) -> wasmtime::Result<()> {
-        let instance = self.instances.instantiate(&mut *store)?;
-        instance.get_typed_func::<(), ()>(&mut *store, &self.export)?.call(store, ())
+    /// On a thread of its own, because the guest's stack is part of the thread's, which may be smaller.
+    fn enter(&self, mut store: Store<WasiP1Ctx>) -> Result<wasmtime::Result<()>> {
+        let call = move || {
+            let instance = self.instances.instantiate(&mut store)?;
+            instance.get_typed_func::<(), ()>(&mut store, &self.export)?.call(&mut store, ())
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(2 * STACK).spawn_scoped(scope, call);
+            let ended = thread.context("can't start a thread for the guest")?.join();
+            ended.map_err(|_| anyhow!("the engine panicked; please report it"))
+        })
     }
 }
 
