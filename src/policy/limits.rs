@@ -32,7 +32,8 @@ pub struct Limits {
     pub disk: u64,
     /// Files and folders that may lie there. Default 10,000.
     pub files: u64,
-    /// Bytes of stack. Default 1 MiB (wasm) — CPython's own recursion limit fits in it.
+    /// Bytes of stack. Default 8 MiB (wasm): CPython stops its own recursion within 4 MiB, with an exception that a
+    /// script can catch; with less, deep recursion would end the run.
     pub stack: u64,
     /// Elements of all wasm tables together. Default 100,000.
     pub table_elements: u64,
@@ -69,7 +70,7 @@ impl Default for Limits {
             output_kept: 1 << 20,
             disk: 1 << 30,
             files: 10_000,
-            stack: 1 << 20,
+            stack: 8 << 20,
             table_elements: 100_000,
             requested: RequestedLimits::default(),
         }

@@ -17,6 +17,8 @@ use crate::error::{ErrorKind, Result, SkillRuntimeError};
 #[derive(Debug)]
 pub struct PrivateDir {
     dir: Dir,
+    /// Only for [`ambient_path`](Self::ambient_path).
+    path: PathBuf,
 }
 
 impl PrivateDir {
@@ -45,7 +47,14 @@ impl PrivateDir {
                 ),
             ));
         }
-        Ok(Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)? })
+        Ok(Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real })
+    }
+
+    /// The folder's path on the host, for an engine that insists on one. What it leads to can't be exchanged by others:
+    /// every folder on the way was looked at.
+    #[must_use]
+    pub fn ambient_path(&self) -> &Path {
+        &self.path
     }
 
     /// Opens a file for reading: a regular one, of this user, that nobody else can write to, and no link. Anything else

@@ -24,6 +24,8 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(feature = "cli", feature = "pack-python"))]
+mod python;
 #[cfg(unix)]
 mod workspace_files;
 #[cfg(unix)]

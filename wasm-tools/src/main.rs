@@ -1,8 +1,8 @@
 //! The command `skillcell-wasm-tools`: one verb per job of the library.
 //!
 //! What was asked for goes to stdout (a path, a description), everything else to stderr. Exit codes: 0 done, 1 failed,
-//! 2 wrong arguments. The names `pack`, `precompile` and `snapshot` are kept for the verbs that make interpreter
-//! packs, compile ahead and pre-initialise.
+//! 2 wrong arguments. The names `precompile` and `snapshot` are kept for the verbs that compile ahead and
+//! pre-initialise.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use skillcell_wasm_tools::pack::{PackCommand, run_pack_command};
 use skillcell_wasm_tools::{
     BuildRequest, Cache, Encoding, Inspection, Kind, Profile, Toolchain, build, inspect, read_file, setup, wrap,
 };
@@ -50,6 +51,7 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
+    Pack(PackCommand),
 }
 
 #[derive(Debug, Args)]
@@ -115,6 +117,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let inspection = named(&file, inspect)?;
             print(&if json { serde_json::to_string_pretty(&inspection)? } else { described(&inspection) })?;
             return Ok(if inspection.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Verb::Pack(command) => {
+            let code = run_pack_command(&command, &mut std::io::stdout().lock(), &mut progress)?;
+            return Ok(ExitCode::from(code));
         }
         Verb::Component { file, out } => {
             let component = named(&file, wrap)?;

@@ -64,6 +64,14 @@ impl CompileCache {
         Self { folder }
     }
 
+    /// A private folder within the cache's, for what isn't code; nothing when nothing is kept.
+    ///
+    /// # Errors
+    /// When it isn't private or can't be made.
+    pub(super) fn private_folder(&self, place: &Path) -> Result<Option<PrivateDir>> {
+        self.folder.as_ref().map(|folder| PrivateDir::open(&folder.ambient_path().join(place))).transpose()
+    }
+
     /// The name of an entry.
     pub(super) fn key(engine: &Engine, kind: Kind, digest: &blake3::Hash) -> String {
         use std::hash::{Hash, Hasher};

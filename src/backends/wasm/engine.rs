@@ -127,7 +127,7 @@ impl Host {
 
     fn link(&self, program: &Program, cache: &CompileCache, progress: &dyn Progress) -> Result<Ready> {
         let failed = |error: wasmtime::Error| load_error(&program.name, &error);
-        match program.kind()? {
+        match program.kind {
             Kind::Component => {
                 let component = self.component(program, cache, progress)?;
                 let linked = self.component.instantiate_pre(&component).map_err(failed)?;
@@ -159,7 +159,7 @@ impl Host {
             return Ok(module);
         }
         progress.working(&format!("compiling {}", program.name));
-        let module = Module::new(&self.engine, &program.bytes).map_err(|error| load_error(&program.name, &error))?;
+        let module = Module::new(&self.engine, program.bytes()?).map_err(|error| load_error(&program.name, &error))?;
         cache.store(&key, module.serialize());
         Ok(module)
     }
@@ -171,7 +171,7 @@ impl Host {
         }
         progress.working(&format!("compiling {}", program.name));
         let component =
-            Component::new(&self.engine, &program.bytes).map_err(|error| load_error(&program.name, &error))?;
+            Component::new(&self.engine, program.bytes()?).map_err(|error| load_error(&program.name, &error))?;
         cache.store(&key, component.serialize());
         Ok(component)
     }

@@ -1,12 +1,14 @@
 //! The one seam where the guest's world is built: preopens, standard streams, environment, network.
 //!
-//! Invariant: the guest sees the five areas and the read-only mounts, nothing else, and no network.
+//! Invariant: the guest sees the five areas, the read-only mounts and its interpreter's own library, nothing else, and
+//! no network.
 
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use super::limits::Limiter;
+use super::packs::Library;
 use super::stdio::{FileInput, Output};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::Limits;
@@ -32,7 +34,13 @@ impl WasiView for Guest {
 
 impl Guest {
     /// Builds the guest's world.
-    pub(super) fn new(workspace: &Workspace, command: &RunCommand, limits: &Limits, output: &Output) -> Result<Self> {
+    pub(super) fn new(
+        workspace: &Workspace,
+        library: Option<&Library>,
+        command: &RunCommand,
+        limits: &Limits,
+        output: &Output,
+    ) -> Result<Self> {
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(command.argv()).max_random_size(MAX_RANDOM_BYTES).initial_cwd(command.cwd.to_string());
         wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
@@ -51,6 +59,14 @@ impl Guest {
             }
         }
         wasi.stdout(output.stream(Stream::Stdout)).stderr(output.stream(Stream::Stderr));
+        if let Some(library) = library {
+            wasi.preopened_dir(&library.folder, &library.guest, FsPerms::ReadOnly).map_err(|error| {
+                SkillRuntimeError::backend(
+                    "the library of the interpreter could not be opened for the guest",
+                    format!("{error:#}"),
+                )
+            })?;
+        }
         for area in Area::ALL {
             let perms = if area.writable() { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
             let guest = area.guest_path().to_string();

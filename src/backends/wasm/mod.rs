@@ -1,8 +1,8 @@
 //! The runtime `wasm`: WebAssembly modules and components in this process, with nothing but the workspace in reach.
 //!
 //! It starts no process, opens no socket, and gives a guest neither a host path nor the host's environment. The engine
-//! is wasmtime; `guest.rs` is the seam where a guest's world is built, `program.rs` the one where interpreters will be
-//! plugged in.
+//! is wasmtime; `guest.rs` is the seam where a guest's world is built, `program.rs` the one where modules and
+//! interpreters (`packs.rs`) are found.
 
 mod cache;
 mod disk;
@@ -10,6 +10,7 @@ mod engine;
 mod guest;
 mod interrupt;
 mod limits;
+mod packs;
 mod program;
 mod run;
 mod stdio;

@@ -1,11 +1,14 @@
-//! The one seam between `argv[0]` and something that can run. Interpreter packs are plugged in here.
+//! The one seam between `argv[0]` and something that can run: a module in the workspace, or an interpreter of a pack.
 //!
-//! Must not compile or run. Invariant: bytes come out of the workspace only, never through a link, never unbounded.
+//! Must not compile or run. Invariant: bytes come out of the workspace or of this library, never through a link, never
+//! unbounded.
 
 use bytes::Bytes;
 
-use super::cache::Kind;
+use super::cache::{CompileCache, Kind};
+use super::packs::{self, Library, Pack};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::runtime::Progress;
 use crate::workspace::{GuestPath, Workspace};
 
 /// The largest module that is read. Compiling takes many times the size in memory.
@@ -42,12 +45,22 @@ impl Entry {
 pub(super) struct Program {
     /// For messages.
     pub(super) name: String,
-    /// The binary form of the module or component.
-    pub(super) bytes: Bytes,
-    /// Digest of `bytes`.
+    source: Source,
+    /// Module or component.
+    pub(super) kind: Kind,
+    /// Names the code: no other code has it.
     pub(super) digest: blake3::Hash,
     /// How it is started.
     pub(super) entry: Entry,
+    /// What it must see beside the workspace.
+    pub(super) library: Option<Library>,
+}
+
+/// Where the binary form of the module or component is.
+enum Source {
+    Bytes(Bytes),
+    /// In a pack, from where it is got only when it must be compiled.
+    Pack(&'static Pack),
 }
 
 impl Program {
@@ -55,21 +68,46 @@ impl Program {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) for an interpreter that this runtime doesn't have, or a file that isn't there;
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) for a file that is no module.
-    pub(super) fn resolve(workspace: &Workspace, cwd: &GuestPath, word: &str) -> Result<Self> {
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) for a file that is no module; those of [`Pack::prepare`].
+    pub(super) fn resolve(
+        workspace: &Workspace,
+        cwd: &GuestPath,
+        word: &str,
+        cache: &CompileCache,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         if !word.contains('/') {
-            return Err(SkillRuntimeError::new(
-                ErrorKind::NotFound,
-                format!(
-                    "runtime 'wasm' has no '{}'; choose a runtime that runs programs of this machine (see `skillcell \
-                     runtimes`), or build the script to WebAssembly",
-                    word.escape_debug()
-                ),
-            ));
+            return match packs::find(word)? {
+                Some(pack) => Self::of_pack(word, pack, cache, progress),
+                None => Err(unknown(word)),
+            };
         }
         let path = GuestPath::resolve(cwd, word)?;
         let bytes = workspace.read_file(&path, MAX_MODULE_BYTES)?;
         Self::new(path.to_string(), bytes)
+    }
+
+    fn of_pack(word: &str, pack: &'static Pack, cache: &CompileCache, progress: &dyn Progress) -> Result<Self> {
+        let prepared = pack.prepare(cache, progress)?;
+        Ok(Self {
+            name: word.to_owned(),
+            source: prepared.module.map_or(Source::Pack(pack), Source::Bytes),
+            kind: Kind::Core,
+            digest: pack.digest()?,
+            entry: Entry::Command,
+            library: Some(prepared.library),
+        })
+    }
+
+    /// The binary form. For an interpreter that takes long.
+    ///
+    /// # Errors
+    /// Those of [`Pack::module`].
+    pub(super) fn bytes(&self) -> Result<Bytes> {
+        match &self.source {
+            Source::Bytes(bytes) => Ok(bytes.clone()),
+            Source::Pack(pack) => pack.module(),
+        }
     }
 
     /// Checks that bytes are a module or a component, in binary or text form.
@@ -93,28 +131,39 @@ impl Program {
                  or name a runtime that can run it"
             )));
         };
-        let program = Self { digest: blake3::hash(&bytes), name, bytes, entry: Entry::Command };
-        program.kind()?;
-        Ok(program)
+        Ok(Self {
+            digest: blake3::hash(&bytes),
+            kind: kind(&name, &bytes)?,
+            name,
+            source: Source::Bytes(bytes),
+            entry: Entry::Command,
+            library: None,
+        })
     }
+}
 
-    /// Module or component, by the version that follows the magic number.
-    ///
-    /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) for a version of the format that isn't known, or a cut header.
-    pub(super) fn kind(&self) -> Result<Kind> {
-        match self.bytes.get(MAGIC.len()..HEADER_BYTES) {
-            Some([1, 0, 0, 0]) => Ok(Kind::Core),
-            Some([0x0d, 0, 1, 0]) => Ok(Kind::Component),
-            Some(version) => Err(SkillRuntimeError::invalid(format!(
-                "'{}' has version {version:02x?} of the WebAssembly format; known are [01, 00, 00, 00] (module) and \
-                 [0d, 00, 01, 00] (component): build it with a current tool",
-                self.name
-            ))),
-            None => Err(SkillRuntimeError::invalid(format!(
-                "'{}' ends within its header; copy or build it again",
-                self.name
-            ))),
-        }
+fn unknown(word: &str) -> SkillRuntimeError {
+    let programs = packs::programs();
+    let there = if programs.is_empty() { String::new() } else { format!(" (it has {})", programs.join(", ")) };
+    SkillRuntimeError::new(
+        ErrorKind::NotFound,
+        format!(
+            "runtime 'wasm' has no '{}'{there}; choose a runtime that runs programs of this machine (see `skillcell \
+             runtimes`), or build the script to WebAssembly",
+            word.escape_debug()
+        ),
+    )
+}
+
+/// Module or component, by the version that follows the magic number.
+fn kind(name: &str, bytes: &[u8]) -> Result<Kind> {
+    match bytes.get(MAGIC.len()..HEADER_BYTES) {
+        Some([1, 0, 0, 0]) => Ok(Kind::Core),
+        Some([0x0d, 0, 1, 0]) => Ok(Kind::Component),
+        Some(version) => Err(SkillRuntimeError::invalid(format!(
+            "'{name}' has version {version:02x?} of the WebAssembly format; known are [01, 00, 00, 00] (module) and \
+             [0d, 00, 01, 00] (component): build it with a current tool"
+        ))),
+        None => Err(SkillRuntimeError::invalid(format!("'{name}' ends within its header; copy or build it again"))),
     }
 }

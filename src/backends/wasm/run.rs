@@ -183,11 +183,12 @@ fn live(
     executor: &tokio::runtime::Handle,
 ) -> Ended {
     let _inside = executor.enter();
-    let program = Program::resolve(&job.workspace, &command.cwd, command.program())?;
-    let loaded = host.load(&program, &job.cache, job.progress.as_ref());
+    let progress = job.progress.as_ref();
+    let loaded = Program::resolve(&job.workspace, &command.cwd, command.program(), &job.cache, progress)
+        .and_then(|program| Ok((host.load(&program, &job.cache, progress)?, program.library)));
     job.progress.done();
-    let ready = loaded?;
-    let guest = Guest::new(&job.workspace, command, &job.limits, output)?;
+    let (ready, library) = loaded?;
+    let guest = Guest::new(&job.workspace, library.as_ref(), command, &job.limits, output)?;
     let mut store = Store::new(&host.engine, guest);
     store.limiter(|guest| &mut guest.limiter);
     store.set_epoch_deadline(1);

@@ -1,0 +1,9 @@
+def inner():
+    return {}["missing"]
+
+
+def outer():
+    inner()
+
+
+outer()

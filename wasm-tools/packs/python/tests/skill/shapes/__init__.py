@@ -1,0 +1,3 @@
+from .square import area
+
+__all__ = ["area"]
