@@ -24,9 +24,9 @@ window_bits(int format, int bits)
 static void *give(void *context, unsigned count, unsigned size) { return js_calloc(context, count, size); }
 static void take(void *context, void *pointer) { js_free(context, pointer); }
 
-/* [status, output, bytes of the input that were used] */
+/* [status, output, bytes of the input that were used, what zlib says of it] */
 static JSValue
-answer(JSContext *context, int status, const uint8_t *data, size_t length, size_t used)
+answer(JSContext *context, int status, const uint8_t *data, size_t length, size_t used, const char *words)
 {
     JSValue list = JS_NewArray(context);
     if (JS_IsException(list))
@@ -34,6 +34,7 @@ answer(JSContext *context, int status, const uint8_t *data, size_t length, size_
     JS_SetPropertyUint32(context, list, 0, JS_NewInt32(context, status));
     JS_SetPropertyUint32(context, list, 1, bytes_new(context, data, length));
     JS_SetPropertyUint32(context, list, 2, JS_NewInt64(context, (int64_t)used));
+    JS_SetPropertyUint32(context, list, 3, JS_NewString(context, words ? words : ""));
     return list;
 }
 
@@ -61,13 +62,13 @@ pump(JSContext *context, z_stream *stream, int (*step)(z_stream *, int), int flu
         int status = step(stream, flush);
         length = room - stream->avail_out;
         if (stream->avail_out != 0 || status == Z_STREAM_END || (status != Z_OK && status != Z_BUF_ERROR)) {
-            result = answer(context, status, data, length, in.length - stream->avail_in);
+            result = answer(context, status, data, length, in.length - stream->avail_in, stream->msg);
             js_free(context, data);
             break;
         }
         if (room >= limit) {
             js_free(context, data);
-            result = answer(context, Z_MEM_ERROR, NULL, 0, 0);
+            result = answer(context, Z_MEM_ERROR, NULL, 0, 0, NULL);
             break;
         }
         room = room > limit / 2 ? limit : room * 2;
@@ -96,7 +97,7 @@ compress_bytes(JSContext *context, JSValueConst self, int count, JSValueConst *a
     z_stream stream = {.zalloc = give, .zfree = take, .opaque = context};
     int status = deflateInit2(&stream, how[1], Z_DEFLATED, window_bits(how[0], how[2]), how[3], how[4]);
     if (status != Z_OK)
-        return answer(context, status, NULL, 0, 0);
+        return answer(context, status, NULL, 0, 0, NULL);
     JSValue result = pump(context, &stream, deflate, Z_FINISH, in, limit_of(how[5]));
     deflateEnd(&stream);
     return result;
@@ -113,7 +114,7 @@ decompress_bytes(JSContext *context, JSValueConst self, int count, JSValueConst 
     z_stream stream = {.zalloc = give, .zfree = take, .opaque = context};
     int status = inflateInit2(&stream, window_bits(how[0], how[1]));
     if (status != Z_OK)
-        return answer(context, status, NULL, 0, 0);
+        return answer(context, status, NULL, 0, 0, NULL);
     JSValue result = pump(context, &stream, inflate, Z_NO_FLUSH, in, limit_of(how[2]));
     inflateEnd(&stream);
     return result;

@@ -151,7 +151,7 @@ for (const [name, size, low, high] of [['Int8', 1, -0x80, 0x7f], ['Uint8', 1, 0,
   const bits = size * 8;
   const signed = !name.includes('Uint');
   const suffix = big ? 'n' : '';
-  const shown = size > 3 || big
+  const shown = big
     ? signed ? `>= -(2${suffix} ** ${bits - 1}${suffix}) and < 2${suffix} ** ${bits - 1}${suffix}` : `>= 0${suffix} and < 2${suffix} ** ${bits}${suffix}`
     : `>= ${low} and <= ${high}`;
   for (const [order, little] of size === 1 ? [['', true]] : [['LE', true], ['BE', false]]) {
@@ -182,8 +182,10 @@ for (const [order, little] of [['LE', true], ['BE', false]]) {
       checkInteger(size, 'byteLength', 1, 6);
       value = Number(value);
       const bits = size * 8;
-      const shown = signed ? `>= -(2 ** ${bits - 1}) and < 2 ** ${bits - 1}` : `>= 0 and < 2 ** ${bits}`;
-      range(value, signed ? -(2 ** (bits - 1)) : 0, signed ? 2 ** (bits - 1) - 1 : 2 ** bits - 1, shown);
+      const least = signed ? -(2 ** (bits - 1)) : 0;
+      const most = signed ? 2 ** (bits - 1) - 1 : 2 ** bits - 1;
+      const shown = size < 5 ? `>= ${least} and <= ${most}` : signed ? `>= -(2 ** ${bits - 1}) and < 2 ** ${bits - 1}` : `>= 0 and < 2 ** ${bits}`;
+      range(value, least, most, shown);
       bounds(this, offset, size);
       let rest = value < 0 ? value + 2 ** bits : value;
       for (let i = 0; i < size; i++) {
@@ -332,7 +334,7 @@ const methods = {
     if (this.length > most) text += ` ... ${this.length - most} more byte${this.length - most > 1 ? 's' : ''}`;
     const extra = Object.keys(this).filter((key) => !/^\d+$/.test(key));
     if (extra.length > 0) text += `${this.length ? ', ' : ''}${need('inspect').inspect(Object.fromEntries(extra.map((key) => [key, this[key]])), { ...options, breakLength: Infinity, compact: true }).slice(2, -2)}`;
-    return `<${this.constructor.name} ${text}>`.replace(' >', '>');
+    return `<${this.constructor.name} ${text}>`;
   },
 };
 methods.toLocaleString = methods.toString;

@@ -112,10 +112,7 @@ class Console {
     });
     const widths = heads.map((head, i) => Math.max(width(head), ...body.map((row) => width(row[i]))) + 2);
     const line = (left, middle, right) => left + widths.map((size) => '─'.repeat(size)).join(middle) + right;
-    const row = (cells) => `│${cells.map((text, i) => {
-      const free = widths[i] - width(text);
-      return ' '.repeat(Math.floor(free / 2)) + text + ' '.repeat(free - Math.floor(free / 2));
-    }).join('│')}│`;
+    const row = (cells) => `│${cells.map((text, i) => ` ${text}${' '.repeat(widths[i] - width(text) - 1)}`).join('│')}│`;
     this.log([line('┌', '┬', '┐'), row(heads), line('├', '┼', '┤'), ...body.map(row), line('└', '┴', '┘')].join('\n'));
   }
 }

@@ -137,7 +137,7 @@ for (const [name, value] of Object.entries(methods)) {
 EventEmitter.prototype.on = EventEmitter.prototype.addListener;
 EventEmitter.prototype.off = EventEmitter.prototype.removeListener;
 
-function once(emitter, type, { signal } = {}) {
+async function once(emitter, type, { signal } = {}) {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       reject(need('event_target').abortError(signal.reason));

@@ -1,5 +1,5 @@
 // fs: everything is one blocking call inside; the forms with callbacks and promises are done in a later turn of the loop.
-const { systemError, coded, argumentType, argumentValue, checkFunction, checkInteger, outOfRange } = need('errors');
+const { table, systemError, coded, argumentType, argumentValue, checkFunction, checkInteger, outOfRange } = need('errors');
 const types = need('types');
 const { Buffer } = need('buffer');
 const loop = need('loop');
@@ -131,7 +131,7 @@ const sync = {
     offset ??= 0;
     length ??= buffer.byteLength - offset;
     if (offset < 0 || offset > buffer.byteLength) throw outOfRange('offset', `>= 0 && <= ${buffer.byteLength}`, offset);
-    if (length < 0 || length > buffer.byteLength - offset) throw outOfRange('length', `>= 0 && <= ${buffer.byteLength - offset}`, length);
+    if (length < 0 || length > buffer.byteLength - offset) throw outOfRange('length', `<= ${buffer.byteLength - offset}`, length);
     if (length === 0) return 0;
     return checked(host.read(descriptor(fd), buffer, offset, length, Number(position ?? -1)), 'read');
   },
@@ -163,7 +163,7 @@ const sync = {
   },
   readFile(file, options) {
     options = settings(options, { flag: 'r' });
-    const data = typeof file === 'number' ? checked(host.readAll(descriptor(file)), 'read') : readPath(pathText(file), options);
+    const data = Number.isInteger(file) ? checked(host.readAll(descriptor(file)), 'read') : readPath(pathText(file), options);
     return options.encoding && options.encoding !== 'buffer' ? host.decode(data, need('buffer').encodingNumber(options.encoding)) : need('buffer').asBuffer(data);
   },
   writeFile(file, data, options) {
@@ -464,7 +464,11 @@ class Dir {
   #at = 0;
   constructor(folder) {
     this.path = folder;
-    this.#list = sync.readdir(folder, { withFileTypes: true });
+    try {
+      this.#list = sync.readdir(folder, { withFileTypes: true });
+    } catch (error) {
+      throw error.errno === undefined ? error : systemError(Number(Object.keys(table).find((number) => table[number][0] === error.code)), 'opendir', folder);
+    }
   }
   readSync() { return this.#list[this.#at++] ?? null; }
   read(callback) {
@@ -529,7 +533,7 @@ const names = Object.keys(sync);
 for (const name of names) {
   fs[`${name}Sync`] = Object.defineProperty(sync[name], 'name', { value: `${name}Sync` });
   fs[name] = Object.defineProperty(function (...values) {
-    const callback = checkFunction(values.pop(), 'cb');
+    const callback = checkFunction(typeof values.at(-1) === 'function' ? values.pop() : undefined, 'cb');
     checkEarly(name, values);
     if (name === 'exists') loop.operation(() => callback(sync.exists(...values)));
     else if (name === 'read' || name === 'write' || name === 'readv' || name === 'writev') {

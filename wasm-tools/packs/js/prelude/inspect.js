@@ -214,13 +214,13 @@ function showObject(state, value, depth) {
     const head = prefix(name, tag, 'Set', `(${value.size})`);
     if (value.size === 0 && keys.length === 0) return `${head}{}`;
     braces = [`${head}{`, '}'];
-    entries = () => indented(state, () => limited(state, value.size, Set.prototype.values.call(value), (item) => show(state, item, depth)));
+    entries = () => indented(state, () => limited(state, value.size, Set.prototype.values.call(value), (item) => show(state, item, depth + 1)));
   } else if (kind === 'Map') {
     const head = prefix(name, tag, 'Map', `(${value.size})`);
     if (value.size === 0 && keys.length === 0) return `${head}{}`;
     braces = [`${head}{`, '}'];
     entries = () => indented(state, () => limited(state, value.size, Map.prototype.entries.call(value),
-      ([key, item]) => `${show(state, key, depth)} => ${show(state, item, depth)}`));
+      ([key, item]) => `${show(state, key, depth + 1)} => ${show(state, item, depth + 1)}`));
   } else if (kind === 'TypedArray') {
     keys = keys.filter((key) => !isIndex(key));
     const type = types.tagOf(value);
@@ -240,11 +240,8 @@ function showObject(state, value, depth) {
     // Looking at what is left in an iterator would use it up.
     entries = () => [state.stylize('<items not shown>', 'special')];
   } else if (types.isArgumentsObject(value)) {
-    keys = keys.filter((key) => !isIndex(key));
-    braces = ['[Arguments] [', ']'];
-    if (value.length === 0 && keys.length === 0) return '[Arguments] []';
-    grouped = true;
-    entries = () => showArray(state, Array.from(value), depth);
+    braces = ['[Arguments] {', '}'];
+    if (keys.length === 0) return '[Arguments] {}';
   } else if (typeof value === 'function') {
     base = functionHead(value, name, tag);
     if (keys.length === 0) return state.stylize(base, 'special');
@@ -282,7 +279,7 @@ function showObject(state, value, depth) {
       const [status, result] = host.promise(value);
       if (status === 0) return [state.stylize('<pending>', 'special')];
       return indented(state, () => {
-        const text = show(state, result, depth);
+        const text = show(state, result, depth + 1);
         return [status === 2 ? `${state.stylize('<rejected>', 'special')} ${text}` : text];
       });
     };
@@ -291,7 +288,7 @@ function showObject(state, value, depth) {
     entries = () => [state.stylize('<items unknown>', 'special')];
   } else if (kind === 'WeakRef') {
     braces[0] = `${prefix(name, tag, 'WeakRef')}{`;
-    entries = () => indented(state, () => [show(state, value.deref(), depth)]);
+    entries = () => indented(state, () => [show(state, value.deref(), depth + 1)]);
   } else if (types.isModuleNamespaceObject(value)) {
     braces[0] = '[Module: null prototype] {';
   } else if (types.isBoxedPrimitive(value)) {
@@ -543,7 +540,7 @@ function inColumns(state, output, value) {
   const cell = widest + gap;
   if (!(cell * 3 + state.indent < state.breakLength && (total / cell > 5 || widest <= 6))) return output;
   const bias = Math.sqrt(cell - total / output.length);
-  const biased = Math.max(cell - bias, 1);
+  const biased = Math.max(cell - 3 - bias, 1);
   const columns = Math.min(
     Math.round(Math.sqrt(2.5 * biased * count) / biased),
     Math.floor((state.breakLength - state.indent) / cell),

@@ -6,7 +6,7 @@ const loop = need('loop');
 
 // The level of node's interface that the prelude follows; what really runs is under its own name beside it.
 const LEVEL = '20.0.0';
-const versions = { node: LEVEL, quickjs: '0.16.2', zlib: '1.3.1', modules: '115' };
+const versions = { node: LEVEL, quickjs: '0.16.2', zlib: '1.4', modules: '115' };
 
 function Process() {
   EventEmitter.call(this);

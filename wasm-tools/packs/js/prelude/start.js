@@ -86,4 +86,17 @@ Object.defineProperty(Error, 'captureStackTrace', {
   },
 });
 
+// The engine leaves out the name of the zone, which node writes.
+for (const name of ['toString', 'toTimeString']) {
+  const plain = Date.prototype[name];
+  Object.defineProperty(Date.prototype, name, {
+    configurable: true,
+    writable: true,
+    value: { [name]() {
+      const text = plain.call(this);
+      return text.endsWith('GMT+0000') ? `${text} (Coordinated Universal Time)` : text;
+    } }[name],
+  });
+}
+
 return { ownFile, stackOf, nodeErrors };

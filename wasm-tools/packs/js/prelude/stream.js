@@ -423,7 +423,7 @@ function work(stream) {
         stream.destroy(error);
         return;
       }
-      if (w.needDrain && w.size < w.mark && !w.ending) {
+      if (w.needDrain && w.size === 0 && !w.ending) {
         w.needDrain = false;
         stream.emit('drain');
       }

@@ -34,7 +34,7 @@ function checkResult(status, most) {
   if (status === 0 || status === -5) throw fault(-5, 'Z_BUF_ERROR', 'unexpected end of file');
   if (status === 2) throw fault(2, 'Z_NEED_DICT', 'Missing dictionary');
   if (status === -2) throw fault(-2, 'Z_STREAM_ERROR', 'stream error');
-  throw fault(-3, 'Z_DATA_ERROR', 'incorrect data check or invalid stored block lengths');
+  throw fault(status, 'Z_ERRNO', `zlib failed with ${status}`);
 }
 
 function range(value, name, low, high, otherwise) {
@@ -62,9 +62,8 @@ function unpack(format) {
     let left = most;
     for (;;) {
       const kind = format === ANY && rest.length > 1 && !(rest[0] === 31 && rest[1] === 139) ? ZLIB : format === ANY ? GZIP : format;
-      const head = rest;
-      const [status, out, used] = host.inflate(rest, kind, options.windowBits || 15, left);
-      if (status === -3) throw dataFault(head, kind);
+            const [status, out, used, words] = host.inflate(rest, kind, options.windowBits || 15, left);
+      if (status === -3) throw fault(-3, 'Z_DATA_ERROR', words);
       if (!(status === 0 && options.finishFlush === constants.Z_SYNC_FLUSH)) checkResult(status, most);
       parts.push(out);
       rest = rest.subarray(used);
@@ -73,11 +72,6 @@ function unpack(format) {
       if (!(kind === GZIP && rest.length > 1 && rest[0] === 31 && rest[1] === 139)) return parts.length === 1 ? asBuffer(parts[0]) : Buffer.concat(parts);
     }
   };
-}
-
-function dataFault(data, kind) {
-  const wrongHead = kind === GZIP ? data[0] !== 31 || data[1] !== 139 : kind === ZLIB && (((data[0] << 8) | data[1]) % 31 !== 0 || (data[0] & 15) !== 8);
-  return fault(-3, 'Z_DATA_ERROR', wrongHead ? 'incorrect header check' : kind === RAW ? 'invalid stored block lengths' : 'incorrect data check');
 }
 
 const calls = { deflate: pack(ZLIB), gzip: pack(GZIP), deflateRaw: pack(RAW), inflate: unpack(ZLIB), gunzip: unpack(GZIP), inflateRaw: unpack(RAW), unzip: unpack(ANY) };
