@@ -26,13 +26,55 @@
 enum { ACCESS = 3, CREATE = 0100, EXCLUSIVE = 0200, TRUNCATE = 01000, APPEND = 02000, DIRECTORY = 0200000,
        NO_FOLLOW = 0400000 };
 
+/* A path for the system: without "..", because each folder that the host gave is a root of its own, out of which no
+ * path may climb, not even into the folder beside it. Links before a ".." are not followed. NULL with an exception. */
+static char *
+path_argument(JSContext *context, JSValueConst value)
+{
+    size_t length;
+    const char *given = JS_ToCStringLen(context, &length, value);
+    if (given == NULL)
+        return NULL;
+    bool climbs = strstr(given, "..") != NULL, rooted = given[0] == '/';
+    char *folder = climbs && !rooted ? getcwd(NULL, 0) : NULL;
+    size_t before = folder ? strlen(folder) : 0;
+    char *path = js_malloc(context, before + length + 3);
+    if (path != NULL && !climbs)
+        memcpy(path, given, length + 1);
+    else if (path != NULL) {
+        size_t end = 0;
+        if (folder && before > 1) {
+            memcpy(path, folder, before);
+            end = before;
+        }
+        for (const char *at = given; *at;) {
+            size_t step = strcspn(at, "/");
+            if (step == 2 && at[0] == '.' && at[1] == '.') {
+                while (end > 0 && path[--end] != '/')
+                    ;
+            } else if (step > 0 && !(step == 1 && at[0] == '.')) {
+                path[end++] = '/';
+                memcpy(path + end, at, step);
+                end += step;
+            }
+            at += step + (at[step] == '/');
+        }
+        if (end == 0)
+            path[end++] = '/';
+        path[end] = 0;
+    }
+    free(folder);
+    JS_FreeCString(context, given);
+    return path;
+}
+
 static JSValue
 file_open(JSContext *context, JSValueConst self, int count, JSValueConst *arguments)
 {
     int32_t flags;
     if (JS_ToInt32(context, &flags, arguments[1]))
         return JS_EXCEPTION;
-    const char *path = JS_ToCString(context, arguments[0]);
+    char *path = path_argument(context, arguments[0]);
     if (path == NULL)
         return JS_EXCEPTION;
     int access = flags & ACCESS, bits = access == 0 ? O_RDONLY : access == 1 ? O_WRONLY : O_RDWR;
@@ -49,7 +91,7 @@ file_open(JSContext *context, JSValueConst self, int count, JSValueConst *argume
     if (flags & NO_FOLLOW)
         bits |= O_NOFOLLOW;
     int fd = open(path, bits, 0666);
-    JS_FreeCString(context, path);
+    js_free(context, path);
     return fd < 0 ? FAILED(context) : JS_NewInt32(context, fd);
 }
 
@@ -93,11 +135,11 @@ file_read_all(JSContext *context, JSValueConst self, int count, JSValueConst *ar
     int32_t fd;
     bool opened = JS_IsString(arguments[0]);
     if (opened) {
-        const char *path = JS_ToCString(context, arguments[0]);
+        char *path = path_argument(context, arguments[0]);
         if (path == NULL)
             return JS_EXCEPTION;
         fd = open(path, O_RDONLY);
-        JS_FreeCString(context, path);
+        js_free(context, path);
         if (fd < 0)
             return FAILED(context);
     } else if (JS_ToInt32(context, &fd, arguments[0]))
@@ -166,11 +208,11 @@ file_stat(JSContext *context, JSValueConst self, int count, JSValueConst *argume
 {
     struct stat facts;
     int follow = JS_ToBool(context, arguments[1]);
-    const char *path = JS_ToCString(context, arguments[0]);
+    char *path = path_argument(context, arguments[0]);
     if (path == NULL || follow < 0)
         return JS_EXCEPTION;
     int status = follow ? stat(path, &facts) : lstat(path, &facts);
-    JS_FreeCString(context, path);
+    js_free(context, path);
     return status < 0 ? FAILED(context) : facts_of(context, &facts);
 }
 
@@ -188,11 +230,11 @@ file_fstat(JSContext *context, JSValueConst self, int count, JSValueConst *argum
 static JSValue
 file_readdir(JSContext *context, JSValueConst self, int count, JSValueConst *arguments)
 {
-    const char *path = JS_ToCString(context, arguments[0]);
+    char *path = path_argument(context, arguments[0]);
     if (path == NULL)
         return JS_EXCEPTION;
     DIR *folder = opendir(path);
-    JS_FreeCString(context, path);
+    js_free(context, path);
     if (folder == NULL)
         return FAILED(context);
     JSValue list = JS_NewArray(context);
@@ -221,25 +263,29 @@ enum { MKDIR, RMDIR, UNLINK, CHDIR, RENAME, LINK, SYMLINK };
 static JSValue
 file_one(JSContext *context, JSValueConst self, int count, JSValueConst *arguments, int what)
 {
-    const char *path = JS_ToCString(context, arguments[0]);
+    char *path = path_argument(context, arguments[0]);
     if (path == NULL)
         return JS_EXCEPTION;
     int status = what == MKDIR ? mkdir(path, 0777) : what == RMDIR ? rmdir(path) : what == UNLINK ? unlink(path) : chdir(path);
-    JS_FreeCString(context, path);
+    js_free(context, path);
     return status < 0 ? FAILED(context) : JS_NewInt32(context, 0);
 }
 
 static JSValue
 file_two(JSContext *context, JSValueConst self, int count, JSValueConst *arguments, int what)
 {
-    const char *one = JS_ToCString(context, arguments[0]), *two = JS_ToCString(context, arguments[1]);
+    /* What a symbolic link says is not a path for the system yet. */
+    const char *target = what == SYMLINK ? JS_ToCString(context, arguments[0]) : NULL;
+    char *one = what == SYMLINK ? NULL : path_argument(context, arguments[0]), *two = path_argument(context, arguments[1]);
     JSValue result = JS_EXCEPTION;
-    if (one != NULL && two != NULL) {
-        int status = what == RENAME ? rename(one, two) : what == LINK ? link(one, two) : symlink(one, two);
+    if ((one != NULL || target != NULL) && two != NULL) {
+        int status = what == RENAME ? rename(one, two) : what == LINK ? link(one, two) : symlink(target, two);
         result = status < 0 ? FAILED(context) : JS_NewInt32(context, 0);
     }
-    JS_FreeCString(context, one);
-    JS_FreeCString(context, two);
+    if (target != NULL)
+        JS_FreeCString(context, target);
+    js_free(context, one);
+    js_free(context, two);
     return result;
 }
 
@@ -247,11 +293,11 @@ static JSValue
 file_readlink(JSContext *context, JSValueConst self, int count, JSValueConst *arguments)
 {
     char target[LINK_LIMIT];
-    const char *path = JS_ToCString(context, arguments[0]);
+    char *path = path_argument(context, arguments[0]);
     if (path == NULL)
         return JS_EXCEPTION;
     ssize_t length = readlink(path, target, sizeof target);
-    JS_FreeCString(context, path);
+    js_free(context, path);
     return length < 0 ? FAILED(context) : text_from_utf8(context, (const uint8_t *)target, (size_t)length);
 }
 
@@ -292,11 +338,11 @@ file_utimes(JSContext *context, JSValueConst self, int count, JSValueConst *argu
     }
     int status;
     if (JS_IsString(arguments[0])) {
-        const char *path = JS_ToCString(context, arguments[0]);
+        char *path = path_argument(context, arguments[0]);
         if (path == NULL)
             return JS_EXCEPTION;
         status = utimensat(AT_FDCWD, path, both, follow ? 0 : AT_SYMLINK_NOFOLLOW);
-        JS_FreeCString(context, path);
+        js_free(context, path);
     } else {
         int32_t fd;
         if (JS_ToInt32(context, &fd, arguments[0]))
