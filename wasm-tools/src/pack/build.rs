@@ -53,11 +53,16 @@ pub fn build(request: &BuildRequest, progress: &mut dyn FnMut(&str)) -> Result<P
 
     progress("freezing");
     let made = request.work.join("out");
-    let library = manifest.file(Role::Library)?.clone();
-    let laid_out = lay_out_library(&made, &library)?;
-    let guest_folder = library.guest_path.as_deref().and_then(|path| path.rsplit_once('/')).map_or("/", |(at, _)| at);
     let module = read(&made.join(&manifest.entry.module))?;
-    let frozen = snapshot(&module, laid_out.path(), guest_folder, SNAPSHOT_TIME)?;
+    // A pack whose interpreter has everything built in has no library.
+    let frozen = match manifest.files.iter().find(|file| file.role == Role::Library) {
+        Some(library) => {
+            let laid_out = lay_out_library(&made, library)?;
+            let folder = library.guest_path.as_deref().and_then(|path| path.rsplit_once('/')).map_or("/", |(at, _)| at);
+            snapshot(&module, Some((laid_out.path(), folder)), SNAPSHOT_TIME)?
+        }
+        None => snapshot(&module, None, SNAPSHOT_TIME)?,
+    };
 
     progress("compressing");
     let mut contents = Vec::with_capacity(manifest.files.len());

@@ -43,8 +43,8 @@ impl HostMonotonicClock for StandingClock {
     }
 }
 
-/// Runs the module's `prepare` with `library` at `guest_folder` and freezes what became of it.
-pub(super) fn snapshot(wasm: &[u8], library: &Path, guest_folder: &str, source_date: u64) -> Result<Vec<u8>> {
+/// Runs the module's `prepare` and freezes what became of it. `library` is a folder, and where the module sees it.
+pub(super) fn snapshot(wasm: &[u8], library: Option<(&Path, &str)>, source_date: u64) -> Result<Vec<u8>> {
     let engine = Engine::default();
     // Any byte would do. It must only be the same each time.
     let random = || Deterministic::new(vec![0x5a]);
@@ -54,9 +54,11 @@ pub(super) fn snapshot(wasm: &[u8], library: &Path, guest_folder: &str, source_d
         .monotonic_clock(StandingClock { seconds: source_date })
         .secure_random(random())
         .insecure_random(random())
-        .insecure_random_seed(0)
-        .preopened_dir(library, guest_folder, FsPerms::ReadOnly)
-        .map_err(|error| anyhow!("can't open {}: {error}", library.display()))?;
+        .insecure_random_seed(0);
+    if let Some((folder, guest_folder)) = library {
+        wasi.preopened_dir(folder, guest_folder, FsPerms::ReadOnly)
+            .map_err(|error| anyhow!("can't open {}: {error}", folder.display()))?;
+    }
     let mut store = Store::new(&engine, wasi.build_p1());
     let mut wizer = wasmtime_wizer::Wizer::new();
     wizer.init_func(PREPARE).func_rename(START, RUN);

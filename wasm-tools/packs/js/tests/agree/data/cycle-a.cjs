@@ -1,0 +1,1 @@
+exports.done = false; const b = require('./cycle-b.cjs'); exports.done = [b.seen, true];

@@ -1,0 +1,1 @@
+import { b } from './cycle-b.mjs'; export const a = 'a' + b;

@@ -1,0 +1,1 @@
+import * as A from './cycle-a.mjs'; export const b = typeof A;

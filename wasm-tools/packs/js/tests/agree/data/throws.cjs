@@ -1,0 +1,1 @@
+try { require('./really-throws.cjs'); } catch (e) { exports.x = e.message; }

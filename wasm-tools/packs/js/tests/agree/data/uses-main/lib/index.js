@@ -1,0 +1,1 @@
+exports.sub = 'lib/index';

@@ -1,0 +1,23 @@
+const log = (x) => console.log(x);
+log('sync 1');
+setTimeout(() => log('timeout 0'), 0); setTimeout(() => log('timeout 500'), 500); setImmediate(() => log('immediate'));
+process.nextTick(() => { log('tick'); Promise.resolve().then(() => log('promise in tick')); process.nextTick(() => log('tick in tick')); });
+Promise.resolve().then(() => { log('promise 1'); process.nextTick(() => log('tick in promise')); }).then(() => log('promise 2'));
+queueMicrotask(() => log('microtask'));
+(async () => { log('async start'); await null; log('async after await'); for await (const x of [1, Promise.resolve(2)]) log('for await ' + x); })();
+setTimeout(() => { log('t20'); setImmediate(() => log('immediate in timer')); process.nextTick(() => log('tick in timer')); setTimeout(() => log('nested timer'), 0); }, 300);
+const i = setInterval(() => { log('interval'); if (++n === 3) clearInterval(i); }, 600); let n = 0;
+const cancelled = setTimeout(() => log('never'), 1); clearTimeout(cancelled);
+setTimeout((a, b) => log('args ' + a + b), 10, 'x', 'y'); // first of the timers
+process.on('exit', (c) => log('exit ' + c)); process.once('beforeExit', () => { log('beforeExit'); setTimeout(() => log('after beforeExit'), 1); });
+const fs = require('fs');
+setTimeout(() => { fs.readFile(__filename, () => { setTimeout(() => log('io timeout'), 0); setImmediate(() => log('io immediate first')); }); }, 2600);
+require('timers/promises').setTimeout(700, 'val').then(log);
+const { EventEmitter, once } = require('events'); const e = new EventEmitter(); once(e, 'go').then((v) => log(v)); e.emit('go', 1, 2);
+const ac = new AbortController(); ac.signal.addEventListener('abort', () => log('aborted ' + ac.signal.reason)); ac.abort('why'); log(ac.signal.aborted);
+require('timers/promises').setTimeout(1000, null, { signal: AbortSignal.abort() }).catch((er) => log(er.name + er.code));
+const un = setTimeout(() => log('unref never'), 100000); un.unref();
+const u = require('util'); u.promisify(setTimeout)(800).then(() => log('promisified')); u.promisify((cb) => cb(new Error('cb')))().catch((x) => log(x.message)); u.callbackify(async (a) => a + 1)(1, (er, v) => log('callbackified ' + v));
+Promise.allSettled([Promise.reject(1), 2]).then((r) => log(JSON.stringify(r))); Promise.any([Promise.reject(1), Promise.resolve(3)]).then(log); Promise.race([new Promise(() => {}), 5]).then(log);
+process.on('unhandledRejection', (r) => log('unhandled ' + r)); Promise.reject('rr'); const late = Promise.reject('handled later'); setTimeout(() => late.catch(() => log('caught late')), 900);
+process.on('uncaughtException', (er) => log('uncaught ' + er.message)); setTimeout(() => { throw new Error('from timer'); }, 1000); setTimeout(() => log('still alive'), 1100);

@@ -1,0 +1,23 @@
+const { Readable, Writable, Transform, Duplex, PassThrough, pipeline, finished } = require('stream'); const sp = require('stream/promises');
+const log = (...x) => console.log(...x);
+(async () => {
+  const got = []; for await (const x of Readable.from(['a', 'b', 'c'])) got.push(x); log(got);
+  const up = new Transform({ transform(c, e, cb) { cb(null, c.toString().toUpperCase()); }, flush(cb) { this.push('!'); cb(); } });
+  const parts = []; await sp.pipeline(Readable.from(['x', 'y']), up, new Writable({ write(c, e, cb) { parts.push(c.toString()); cb(); } })); log(parts);
+  await sp.pipeline(Readable.from([1, 2, 3]), async function* (s) { for await (const n of s) yield n * 2; }, async function (s) { const l = []; for await (const n of s) l.push(n); log(l); });
+  const err = await sp.pipeline(Readable.from(['q']), new Transform({ transform(c, e, cb) { cb(new Error('bad')); } }), new PassThrough()).catch((e) => e.message); log(err);
+  const w = new Writable({ highWaterMark: 3, write(c, e, cb) { setTimeout(cb, 1); } }); log(w.write('ab'), w.write('cd'), w.writableLength, w.writableNeedDrain); await new Promise((r) => w.once('drain', r)); log('drained', w.writableLength); w.end(() => log('end cb')); await new Promise((r) => w.on('close', r)); log(w.writableFinished, w.destroyed);
+  const r = new Readable({ read() {} }); r.push('one'); r.push('two'); r.push(null); const ev = []; r.on('data', (d) => ev.push(d.toString())); r.on('end', () => ev.push('end')); r.on('close', () => ev.push('close')); await new Promise((x) => r.on('close', x)); log(ev);
+  const o = new Readable({ objectMode: true, read() { this.push(this.n = (this.n || 0) + 1); if (this.n === 3) this.push(null); } }); log(await o.toArray());
+  const p = new PassThrough(); p.write('piped'); p.end(); p.setEncoding('utf8'); let t = ''; p.on('data', (d) => { t += d; }); await new Promise((x) => p.on('end', x)); log(t);
+  const bad = new Readable({ read() { this.destroy(new Error('destroyed')); } }); bad.on('error', (e) => log('error', e.message)); bad.resume(); await new Promise((x) => bad.on('close', x));
+  finished(Readable.from([]).resume(), (e) => log('finished', e)); await new Promise((x) => setTimeout(x, 5));
+  const late = new Writable({ write(c, e, cb) { cb(); } }); late.end(); late.on('error', (e) => log(e.code)); late.write('x'); await new Promise((x) => setTimeout(x, 5));
+  const d = new Duplex({ read() { this.push('out'); this.push(null); }, write(c, e, cb) { log('in', c.toString()); cb(); } }); d.end('z'); for await (const c of d) log(c.toString());
+  log(await Readable.from([1, 2, 3, 4]).filter((x) => x % 2).map((x) => x * 10).toArray());
+  const rr = Readable.from(['p', 'q']); rr.on('readable', () => { let c; while ((c = rr.read()) !== null) log('read', c); }); await new Promise((x) => rr.on('end', x));
+  const pt = new PassThrough({ objectMode: true }); Readable.from([1, 2]).pipe(pt); const all = []; for await (const x of pt) all.push(x); log(all);
+  class Up extends Transform { _transform(c, e, cb) { this.push(c); this.push('-'); cb(); } } const u = new Up(); u.end('k'); let ut = ''; for await (const c of u) ut += c; log(ut);
+  process.stdout.write('direct\n', () => log('written'));
+  log(await require('stream/consumers').text(Readable.from(['a', 'b'])));
+})();

@@ -1,0 +1,3 @@
+import { broken } from './lib/broken.mjs';
+await null;
+broken();

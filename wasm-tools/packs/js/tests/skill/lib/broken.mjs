@@ -1,0 +1,3 @@
+export function broken() {
+  throw new RangeError("too far", { cause: 1 });
+}

@@ -1,0 +1,1 @@
+import fs from "fs"; const data = JSON.parse(fs.readFileSync("/workspace/in/data.json", "utf8")); fs.writeFileSync("/workspace/out/report.csv", data.map((row) => [row.name, row.n * 2].join(",")).join("\n") + "\n"); console.log(data.length, "rows");
