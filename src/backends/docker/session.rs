@@ -157,11 +157,20 @@ impl Session {
         let lost = match killed {
             Ok(Ok(true)) => return Ok(Forced::Killed),
             Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Ok(Err(error)) => error.kind() == ErrorKind::NotFound,
+            Ok(Err(error)) => error.kind() == ErrorKind::NotFound && !self.is_there(live).await,
             Ok(Ok(false)) | Err(_) => false,
         };
         let replaced = self.replace(live).await?;
         Ok(if replaced && !lost { Forced::Replaced } else { Forced::Lost })
+    }
+
+    /// Whether a container has not ended: one that is paused, by whomever, takes no command and holds its processes.
+    async fn is_there(&self, live: &Live) -> bool {
+        let inspected = self.docker.inspect_container(&live.id, None).await;
+        inspected
+            .ok()
+            .and_then(|container| container.state)
+            .is_some_and(|state| state.running == Some(true) || state.paused == Some(true))
     }
 
     /// Ends a container and puts another in its place, unless that has happened already; whether it did.
