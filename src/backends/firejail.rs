@@ -11,7 +11,8 @@
 //! is reported with the exit code `firejail` gives, 128 and the number.
 //!
 //! Started by root, a guest stays root without any capability: `firejail` has no way to take on another user. That is
-//! weaker, so files and processes are then declared advisory, which strict mode refuses.
+//! weaker than what is declared, so strict mode is then refused at `prepare`, and a handle of best-effort mode says
+//! advisory.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -28,7 +29,9 @@ use super::guest::{
 };
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{Isolation, Limits, NetworkPolicy, OutMode, RuntimeCapabilities, SandboxPolicy, Support};
+use crate::policy::{
+    Isolation, Limits, NetworkPolicy, OutMode, RuntimeCapabilities, SandboxPolicy, Support, assess_runtime_enforcement,
+};
 use crate::runtime::{
     Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle, Stdin,
     Termination,
@@ -110,12 +113,10 @@ impl SkillRuntime for FirejailRuntime {
     }
 
     fn capabilities(&self) -> RuntimeCapabilities {
-        let as_user = if rustix::process::geteuid().is_root() { Support::Advisory } else { Support::Enforced };
         RuntimeCapabilities {
-            files: as_user,
-            // Nothing outlives a run. Their number is the kernel's business in the user namespace that firejail makes for
-            // everybody but root, and only watched without one.
-            processes: as_user,
+            files: Support::Enforced,
+            // By the kernel, in the user namespace that firejail makes.
+            processes: Support::Enforced,
             network_none: Support::Enforced,
             wall_time: Support::Enforced,
             output: Support::Enforced,
@@ -147,8 +148,8 @@ impl SkillRuntime for FirejailRuntime {
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
         self.check_config(context.config)?;
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = assess_runtime_enforcement(NAME, &self.capabilities_of_this_user(), context.policy);
+        report.gate().inspect_err(|error| context.audit.deny(Layer::Policy, "prepare", NAME, &error.to_string()))?;
         let state = State::prepare(&workspace, context.policy).await.map_err(|error| error.operation("prepare"))?;
         context.audit.allow(Layer::Runtime, "prepare", NAME, "the self-test held")?;
         let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);
@@ -176,6 +177,18 @@ impl SkillRuntime for FirejailRuntime {
     async fn cleanup(&self, _handle: &SkillRuntimeHandle) -> Result<()> {
         // Each run is a sandbox of its own, and has ended.
         Ok(())
+    }
+}
+
+impl FirejailRuntime {
+    /// What is declared holds for ordinary users. For root there is no user namespace: the guest stays root, without
+    /// capabilities, and the number of its processes is only watched.
+    fn capabilities_of_this_user(self) -> RuntimeCapabilities {
+        if rustix::process::geteuid().is_root() {
+            RuntimeCapabilities { files: Support::Advisory, processes: Support::Advisory, ..self.capabilities() }
+        } else {
+            self.capabilities()
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::plan::StepPlan;
 use super::result::{DeliveredOutput, StepResult};
 use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{EnforcementReport, RequiredTier, check_tier, least_tier};
+use crate::policy::{RequiredTier, check_tier, least_tier};
 use crate::runtime::{
     OutputSink, PrepareContext, Progress, RuntimeRegistry, RuntimeRunResult, SilentProgress, SkillRuntime,
     SkillRuntimeHandle,
@@ -103,7 +103,7 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
     let run_id = audit.run();
 
     // The gate comes before the skill is read: it costs nothing and needs only the policy.
-    let report = gate(&plan, audit)?;
+    gate(&plan, audit)?;
 
     let plan = Arc::new(plan);
     let skill = {
@@ -134,6 +134,8 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
         Ok(handle) => handle,
         Err(error) => return Err(removing(&workspace, error.operation("prepare"))),
     };
+    // What this sandbox really does: on this machine it may be less than the runtime declares.
+    let report = handle.report().clone();
     let sandbox = Sandbox::new(plan.runtime.clone(), handle, workspace.clone());
 
     let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit, &context.cancel).await;
@@ -159,7 +161,7 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
 }
 
 /// Compares what is asked with what the runtime does about it; refuses, or records what is missing.
-fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<EnforcementReport> {
+fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<()> {
     let report = plan.runtime.enforcement(&plan.policy);
     let radius = plan.blast_radius();
     if let Err(error) = check_tier(plan.runtime.name(), report.isolation, plan.require, radius) {
@@ -189,7 +191,7 @@ fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<EnforcementReport> {
             return Err(error);
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Makes the workspace and puts the skill and the inputs in.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use skillcell::policy::{EnforcementMode, Limits, NetworkPolicy, OutMode, ResolvedNetwork};
+use skillcell::policy::{Dimension, EnforcementMode, Limits, NetworkPolicy, OutMode, ResolvedNetwork};
 use skillcell::runtime::{RunCommand, RuntimeConfig, RuntimeRunResult, Termination};
 use skillcell::workspace::{Input, InputSource};
 use skillcell::{ErrorKind, SandboxPolicy};
@@ -167,6 +167,9 @@ async fn what_it_cannot_do_is_refused_and_said() {
     let expected = root.then_some(ErrorKind::PolicyUnenforceable);
     assert_eq!(refused(strict).await, expected);
     let prepared = with(policy()).await;
+    // A handle tells what is done for this user, not what is declared.
+    let gaps = prepared.handle.report().gaps();
+    assert_eq!(gaps, if root { vec![Dimension::Files, Dimension::Processes] } else { vec![] });
     let long = "x".repeat(5_000);
     for (argv, kind) in [
         (["nosuchprogram", ""], ErrorKind::NotFound),
