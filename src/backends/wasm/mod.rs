@@ -12,6 +12,7 @@ mod interrupt;
 mod limits;
 mod program;
 mod run;
+mod sleep;
 mod stdio;
 mod trap;
 
