@@ -24,6 +24,16 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_cache;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_files;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_limits;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_modules;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
 #[cfg(unix)]
