@@ -26,6 +26,16 @@ mod local_support;
 mod local_world;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_cache;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_files;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_limits;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_modules;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
 #[cfg(unix)]

@@ -45,7 +45,7 @@ enum Verb {
     },
     /// Make a component of a preview 1 module
     Component {
-        /// The module
+        /// The module; a file called .wat in text form
         file: PathBuf,
         /// Where the component goes
         #[arg(long, value_name = "FILE")]
@@ -123,7 +123,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
         Verb::Component { file, out } => {
-            let component = named(&file, wrap)?;
+            let is_text = file.extension().is_some_and(|extension| extension == "wat");
+            let component = named(&file, |bytes| match is_text {
+                true => wrap(&wat::parse_bytes(bytes).context("not valid WebAssembly text")?),
+                false => wrap(bytes),
+            })?;
             std::fs::write(&out, component).with_context(|| format!("can't write {}", out.display()))?;
             print(&out.display().to_string())?;
         }

@@ -127,7 +127,7 @@ impl CompileCache {
         let bytes = read_whole(&file, MAX_ENTRY_BYTES).ok()?;
         let (code, trailer) = bytes.split_at_checked(bytes.len().checked_sub(TRAILER_BYTES)?)?;
         let (digest, format) = trailer.split_at_checked(blake3::OUT_LEN)?;
-        let fits = format == FORMAT && blake3::hash(code).as_bytes() == digest;
+        let fits = format == FORMAT && entry_digest(key, code).as_bytes() == digest;
         if !fits {
             tracing::warn!(key, "an entry of the compile cache is damaged; compiling anew");
         }
@@ -138,7 +138,7 @@ impl CompileCache {
     pub(super) fn store(&self, key: &str, code: wasmtime::Result<Vec<u8>>) {
         let Some(folder) = &self.folder else { return };
         let written = code.map_err(|error| format!("{error:#}")).and_then(|code| {
-            let digest = blake3::hash(&code);
+            let digest = entry_digest(key, &code);
             folder.write(key, &[&code, digest.as_bytes(), FORMAT]).map_err(|error| error.to_string())
         });
         match written {
@@ -146,6 +146,11 @@ impl CompileCache {
             Err(error) => tracing::warn!(error, "compiled code could not be kept"),
         }
     }
+}
+
+/// What stands behind the code of an entry. The name is part of it, so that an entry under another's name doesn't fit.
+fn entry_digest(key: &str, code: &[u8]) -> blake3::Hash {
+    blake3::Hasher::new().update(key.as_bytes()).update(code).finalize()
 }
 
 /// `$XDG_CACHE_HOME/skillcell/wasm`, or `~/.cache/skillcell/wasm`; nothing where there is neither.

@@ -13,6 +13,7 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use super::cache::{CompileCache, Kind};
 use super::guest::Guest;
 use super::program::{Entry, Program};
+use super::sleep;
 use super::trap::load_error;
 use crate::error::{Result, SkillRuntimeError};
 use crate::runtime::Progress;
@@ -100,6 +101,7 @@ impl Host {
         core.func_wrap("wasi_snapshot_preview1", "proc_exit", |status: i32| -> wasmtime::Result<()> {
             Err(I32Exit(status).into())
         })?;
+        sleep::replace_poll(&mut core)?;
         core.allow_shadowing(false);
         let mut component = wasmtime::component::Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut component)?;

@@ -1,5 +1,6 @@
 //! Errors of the engine turned into [`Termination`]s and clear messages.
 
+use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap as EngineTrap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -8,6 +9,8 @@ use crate::runtime::{Termination, Trap};
 
 /// Innermost functions named in a message: more is noise.
 const NAMED_FRAMES: usize = 5;
+/// The code of a run that ended because it held too many files open at once.
+pub(super) const OPEN_FILE_LIMIT: &str = "open_file_limit";
 
 /// How a run that ended with an error of the engine ended.
 pub(super) fn termination(error: &wasmtime::Error) -> Termination {
@@ -18,8 +21,12 @@ pub(super) fn termination(error: &wasmtime::Error) -> Termination {
     if trap == Some(EngineTrap::OutOfFuel) {
         return Termination::OutOfFuel;
     }
-    let code = trap.map_or_else(|| "host_error".to_owned(), |trap| snake_case(&format!("{trap:?}")));
-    let mut message = trap.map_or_else(|| format!("{:#}", error.root_cause()), |trap| trap.to_string());
+    let table_is_full = matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full));
+    let (code, mut message) = match trap {
+        Some(trap) => (snake_case(&format!("{trap:?}")), trap.to_string()),
+        None if table_is_full => (OPEN_FILE_LIMIT.to_owned(), "the limit of open files is reached".to_owned()),
+        None => ("host_error".to_owned(), format!("{:#}", error.root_cause())),
+    };
     let names: Vec<String> = error
         .downcast_ref::<WasmBacktrace>()
         .into_iter()
