@@ -6,6 +6,8 @@
 pub mod audit;
 mod backends;
 mod error;
+#[cfg(any(feature = "fetch", feature = "llm"))]
+mod http;
 pub mod policy;
 pub mod runtime;
 pub mod skill;

@@ -85,7 +85,8 @@ impl StepPlan {
             network: self.policy.network.policy,
             credentials: if self.env.iter().next().is_some() { Credentials::Given } else { Credentials::Withheld },
             code: match self.trust {
-                TrustPolicy::Any => CodeTrust::Any,
+                // A pin of the manifest says nothing about the scripts.
+                TrustPolicy::Any | TrustPolicy::PinnedManifest(_) => CodeTrust::Any,
                 TrustPolicy::Pinned(_) => CodeTrust::Pinned,
             },
             operator: self.operator,

@@ -261,7 +261,7 @@ fn open_file_nofollow(folder: &Dir, name: &str, path: &GuestPath) -> Result<cap_
 }
 
 /// Writes beside the target and renames over it: a reader sees the old file or the new one, never a part.
-fn write_whole(folder: &Dir, name: &str, data: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_whole(folder: &Dir, name: &str, data: &[u8]) -> std::io::Result<()> {
     if folder.symlink_metadata(name).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }

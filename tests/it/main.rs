@@ -6,12 +6,16 @@ mod bubblewrap;
 mod cli;
 #[cfg(all(feature = "firejail", target_os = "linux"))]
 mod firejail;
+#[cfg(any(feature = "fetch", feature = "llm"))]
+mod http_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(feature = "fetch")]
+mod skill_fetch;
 #[cfg(unix)]
 mod workspace_files;
 #[cfg(unix)]
