@@ -3,6 +3,7 @@
 //! A script that somebody else, or a model, wrote runs in a sandbox that the caller chooses by name, behind one
 //! contract: the same workspace, policy, result and audit trail everywhere.
 
+pub mod agent;
 pub mod audit;
 mod backends;
 mod error;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::command::command_for_script;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::{
     BlastRadius, CodeTrust, Credentials, NetworkPolicy, Operator, RequiredTier, SandboxPolicy, resolve_network_policy,
 };
-use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin};
+use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin, command_for_script};
 use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use crate::workspace::{CollectRules, Input};
 
@@ -91,6 +90,11 @@ impl StepPlan {
             },
             operator: self.operator,
         }
+    }
+
+    /// The environment of scripts.
+    pub(super) fn environment(&self) -> &crate::policy::EnvVars {
+        &self.env
     }
 
     /// The policy.

@@ -1,5 +1,15 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(unix)]
+mod agent_loop;
+#[cfg(unix)]
+mod agent_modes;
+#[cfg(unix)]
+mod agent_support;
+#[cfg(unix)]
+mod agent_transcript;
+#[cfg(feature = "llm")]
+mod agent_wires;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]

@@ -1,10 +1,6 @@
 //! Skills from elsewhere: archives and GitHub, against a server of the loopback.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "helpers of tests, which play the host"
-)]
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of tests, which play the host")]
 
 use std::io::Write;
 use std::path::PathBuf;
