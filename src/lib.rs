@@ -3,9 +3,12 @@
 //! A script that somebody else, or a model, wrote runs in a sandbox that the caller chooses by name, behind one
 //! contract: the same workspace, policy, result and audit trail everywhere.
 
+pub mod agent;
 pub mod audit;
 mod backends;
 mod error;
+#[cfg(any(feature = "fetch", feature = "llm"))]
+mod http;
 pub mod policy;
 pub mod runtime;
 pub mod skill;

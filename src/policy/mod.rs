@@ -12,7 +12,7 @@ mod limits;
 mod network;
 mod tier;
 
-pub use allowed_tools::{AllowedTools, parse_network_allowlist_from_allowed_tools};
+pub use allowed_tools::{AllowedTools, ToolEntry, parse_network_allowlist_from_allowed_tools};
 pub use enforcement::{
     Dimension, Enforcement, EnforcementMode, EnforcementReport, Isolation, RuntimeCapabilities, Support,
     assess_runtime_enforcement,

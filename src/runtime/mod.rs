@@ -11,6 +11,7 @@ mod handle;
 mod output;
 mod registry;
 mod result;
+mod script;
 mod table;
 
 pub use command::{RunCommand, RuntimeConfig, Stdin};
@@ -20,4 +21,5 @@ pub use handle::SkillRuntimeHandle;
 pub use output::{CapturedOutput, OutputCapture, OutputSink, Stream};
 pub use registry::{RuntimeFactory, RuntimeRegistry};
 pub use result::{RuntimeRunResult, Termination, Trap, Usage};
+pub use script::command_for_script;
 pub use table::{EnforcementTable, enforcement_table};

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::cancel::Cancel;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use super::plan::StepPlan;
@@ -14,8 +16,8 @@ use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{RequiredTier, check_tier, least_tier};
 use crate::runtime::{
-    OutputSink, PrepareContext, Progress, RuntimeRegistry, RuntimeRunResult, SilentProgress, SkillRuntime,
-    SkillRuntimeHandle,
+    OutputSink, PrepareContext, Progress, RunCommand, RuntimeRegistry, RuntimeRunResult, SilentProgress, SkillRuntime,
+    SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
 use crate::workspace::{SkippedOutput, Workspace};
@@ -69,12 +71,96 @@ impl StepContext {
 /// # Ok(()) }
 /// ```
 pub async fn execute(config: AgentSkillStepConfig, context: &StepContext) -> Result<StepResult> {
+    execute_work(config, context, &OneScript).await
+}
+
+/// What is done in the sandbox, between preparing and collecting.
+#[async_trait]
+pub(super) trait Work: Send + Sync {
+    /// What is found in the verified skill, before anything exists.
+    type Ready: Send + Sync;
+    /// What comes of it.
+    type Done: Send;
+
+    /// Looks into the skill.
+    fn ready(&self, plan: &StepPlan, skill: &Arc<VerifiedSkill>) -> Result<Self::Ready>;
+
+    /// Does it.
+    async fn run(
+        &self,
+        plan: &StepPlan,
+        handle: &SkillRuntimeHandle,
+        ready: &Self::Ready,
+        context: &StepContext,
+    ) -> Result<Self::Done>;
+
+    /// Whether there is something to collect.
+    fn leaves(done: &Self::Done) -> Leaves;
+
+    /// In a few words, for the closing event.
+    fn outcome(done: &Self::Done) -> String;
+}
+
+/// What is in `/workspace/out` afterwards.
+pub(super) enum Leaves {
+    /// What the work wanted to leave there.
+    Results,
+    /// Nothing that may be taken for a result.
+    Nothing,
+}
+
+/// One script, once.
+struct OneScript;
+
+#[async_trait]
+impl Work for OneScript {
+    type Ready = RunCommand;
+    type Done = RuntimeRunResult;
+
+    fn ready(&self, plan: &StepPlan, skill: &Arc<VerifiedSkill>) -> Result<RunCommand> {
+        plan.command(skill)
+    }
+
+    async fn run(
+        &self,
+        plan: &StepPlan,
+        handle: &SkillRuntimeHandle,
+        ready: &RunCommand,
+        context: &StepContext,
+    ) -> Result<RuntimeRunResult> {
+        let mut command = ready.clone();
+        command.sink = context.sink.clone();
+        handle.audit().allow(Layer::Runtime, "run", command.program(), "")?;
+        tokio::select! {
+            biased;
+            run = plan.runtime.run(handle, &command) => run.map_err(|error| error.operation("run")),
+            // The future of the run is dropped, which ends the guest.
+            () = context.cancel.wait() => Ok(RuntimeRunResult::cancelled()),
+        }
+    }
+
+    fn leaves(done: &RuntimeRunResult) -> Leaves {
+        // What a cancelled script left isn't collected: it may be half of anything.
+        if done.termination == Termination::Cancelled { Leaves::Nothing } else { Leaves::Results }
+    }
+
+    fn outcome(done: &RuntimeRunResult) -> String {
+        done.termination.to_string()
+    }
+}
+
+/// The flow around any work.
+pub(super) async fn execute_work<W: Work>(
+    config: AgentSkillStepConfig,
+    context: &StepContext,
+    work: &W,
+) -> Result<StepResult<W::Done>> {
     let plan = StepPlan::new(config, &context.registry)?;
     let audit = AuditScope::new(RunId::random()?, plan.runtime.name(), context.audit.clone());
     audit.allow(Layer::Step, "plan", plan.runtime.name(), "")?;
-    let result = flow(plan, context, &audit).await;
+    let result = flow(plan, context, &audit, work).await;
     let outcome = match &result {
-        Ok(result) => result.run.termination.to_string(),
+        Ok(result) => W::outcome(&result.run),
         Err(error) => format!("{}: {}", error.kind(), error.failed_operation()),
     };
     let closed = audit.allow(Layer::Step, "result", &outcome, "").and_then(|()| audit.close());
@@ -99,7 +185,12 @@ pub async fn execute(config: AgentSkillStepConfig, context: &StepContext) -> Res
 }
 
 /// The flow after the plan.
-async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Result<StepResult> {
+async fn flow<W: Work>(
+    plan: StepPlan,
+    context: &StepContext,
+    audit: &AuditScope,
+    work: &W,
+) -> Result<StepResult<W::Done>> {
     let run_id = audit.run();
 
     // The gate comes before the skill is read: it costs nothing and needs only the policy.
@@ -110,10 +201,9 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
         let (plan, audit) = (plan.clone(), audit.clone());
         blocking(move || VerifiedSkill::verify(&plan.skill, &plan.trust, &audit)).await?
     };
-    let mut command = plan.command(&skill)?;
-    command.sink = context.sink.clone();
-
     let skill = Arc::new(skill);
+    let ready = work.ready(&plan, &skill)?;
+
     let workspace = {
         let (plan, skill) = (plan.clone(), skill.clone());
         blocking(move || stage(&plan, &skill, run_id)).await.map_err(|error| error.operation("stage"))?
@@ -138,7 +228,15 @@ async fn flow(plan: StepPlan, context: &StepContext, audit: &AuditScope) -> Resu
     let report = handle.report().clone();
     let sandbox = Sandbox::new(plan.runtime.clone(), handle, workspace.clone());
 
-    let outcome = run_and_collect(&plan, sandbox.handle(), &command, &workspace, audit, &context.cancel).await;
+    let outcome = async {
+        let done = work.run(&plan, sandbox.handle(), &ready, context).await?;
+        let collected = match W::leaves(&done) {
+            Leaves::Results => collect_outputs(&plan, sandbox.handle(), &workspace, audit).await?,
+            Leaves::Nothing => Delivered::default(),
+        };
+        Ok((done, collected))
+    }
+    .await;
     context.progress.done();
     let cleaned = sandbox.close().await;
     let (run, collected) = match (outcome, cleaned) {
@@ -210,26 +308,15 @@ struct Delivered {
     skipped_total: u64,
 }
 
-async fn run_and_collect(
+async fn collect_outputs(
     plan: &Arc<StepPlan>,
     handle: &SkillRuntimeHandle,
-    command: &crate::runtime::RunCommand,
     workspace: &Arc<Workspace>,
     audit: &AuditScope,
-    cancel: &Cancel,
-) -> Result<(RuntimeRunResult, Delivered)> {
-    audit.allow(Layer::Runtime, "run", command.program(), "")?;
-    let run = tokio::select! {
-        biased;
-        run = plan.runtime.run(handle, command) => run.map_err(|error| error.operation("run"))?,
-        // The future of the run is dropped, which ends the guest; what it left isn't collected.
-        () = cancel.wait() => return Ok((RuntimeRunResult::cancelled(), Delivered::default())),
-    };
+) -> Result<Delivered> {
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
-    let delivered =
-        blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))?;
-    Ok((run, delivered))
+    blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))
 }
 
 /// Takes the results out, to where the caller wants them.
@@ -319,7 +406,7 @@ impl Drop for Sandbox {
 }
 
 /// Runs file work off the executor's threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => {

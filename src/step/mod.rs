@@ -4,16 +4,19 @@
 //! This module can't tell one runtime from another. The order in `execute.rs` is a security property: it is written
 //! once, as straight code.
 
+mod agent_step;
 mod cancel;
-mod command;
 mod config;
 mod execute;
+mod file;
 mod plan;
 mod result;
 
+pub use crate::runtime::command_for_script;
+pub use agent_step::{AgentJob, ManifestNetwork, OutputCapture, execute_agent};
 pub use cancel::Cancel;
-pub use command::command_for_script;
 pub use config::{AgentSkillStepConfig, OutputDelivery};
 pub use execute::{StepContext, execute};
+pub use file::{BudgetFile, MAX_STEP_FILE_BYTES, ModelFile, StepFile, StepFromFile};
 pub use plan::StepPlan;
 pub use result::{DeliveredOutput, StepResult};

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::command::command_for_script;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::{
     BlastRadius, CodeTrust, Credentials, NetworkPolicy, Operator, RequiredTier, SandboxPolicy, resolve_network_policy,
 };
-use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin};
+use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin, command_for_script};
 use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use crate::workspace::{CollectRules, Input};
 
@@ -85,11 +84,17 @@ impl StepPlan {
             network: self.policy.network.policy,
             credentials: if self.env.iter().next().is_some() { Credentials::Given } else { Credentials::Withheld },
             code: match self.trust {
-                TrustPolicy::Any => CodeTrust::Any,
+                // A pin of the manifest says nothing about the scripts.
+                TrustPolicy::Any | TrustPolicy::PinnedManifest(_) => CodeTrust::Any,
                 TrustPolicy::Pinned(_) => CodeTrust::Pinned,
             },
             operator: self.operator,
         }
+    }
+
+    /// The environment of scripts.
+    pub(super) fn environment(&self) -> &crate::policy::EnvVars {
+        &self.env
     }
 
     /// The policy.

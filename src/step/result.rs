@@ -10,16 +10,18 @@ use crate::runtime::RuntimeRunResult;
 use crate::workspace::{OutputFile, SkippedOutput};
 
 /// What came of a step that ran to its end: the run's result, the files it left, what was really enforced.
+///
+/// `T` is what was done in the sandbox: one run of a script, unless it was a mode of the agent.
 #[derive(Debug)]
-pub struct StepResult {
+pub struct StepResult<T = RuntimeRunResult> {
     /// The run, as it stands in the audit trail.
     pub run_id: RunId,
     /// The runtime's name.
     pub runtime: String,
     /// The digest of the skill's whole tree.
     pub skill_digest: String,
-    /// How the script ended and what it wrote on its streams.
-    pub run: RuntimeRunResult,
+    /// What came of it; for a script, how it ended and what it wrote on its streams.
+    pub run: T,
     /// The files it left in `/workspace/out`, sorted by path.
     pub outputs: Vec<DeliveredOutput>,
     /// What it left there that was not taken: links, special files, too much.

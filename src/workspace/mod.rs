@@ -10,6 +10,7 @@ mod access;
 mod collect;
 mod export;
 mod guest_path;
+mod host_file;
 mod host_tree;
 mod leftovers;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
@@ -20,7 +21,9 @@ mod receive;
 mod remove;
 mod root;
 mod stage;
+mod store;
 mod transfer;
+mod tree_read;
 
 pub use access::{EntryKind, GuestEntry};
 pub use collect::{
@@ -28,10 +31,13 @@ pub use collect::{
     MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
 };
 pub use export::Overwrite;
+pub(crate) use guest_path::check_name;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
+pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_file, write_host_file};
 pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
 pub use private_dir::{PrivateDir, read_whole};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};
+pub use store::{StoredTree, TreeBuilder, TreeStore};

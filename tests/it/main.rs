@@ -1,5 +1,15 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(unix)]
+mod agent_loop;
+#[cfg(unix)]
+mod agent_modes;
+#[cfg(unix)]
+mod agent_support;
+#[cfg(unix)]
+mod agent_transcript;
+#[cfg(feature = "llm")]
+mod agent_wires;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
@@ -18,6 +28,8 @@ mod docker_runs;
 mod docker_support;
 #[cfg(all(feature = "firejail", target_os = "linux"))]
 mod firejail;
+#[cfg(any(feature = "fetch", feature = "llm"))]
+mod http_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -26,6 +38,8 @@ mod local_support;
 mod local_world;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
+#[cfg(feature = "fetch")]
+mod skill_fetch;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_cache;
 #[cfg(all(feature = "wasm", unix))]

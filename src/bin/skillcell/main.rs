@@ -34,6 +34,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Box<commands::run::RunArgs>),
+    Agent(Box<commands::agent::AgentArgs>),
+    Step(commands::agent::StepArgs),
+    Replay(commands::agent::ReplayArgs),
+    Skill(commands::skill::SkillArgs),
     Runtimes(commands::runtimes::RuntimesArgs),
     Audit(commands::audit::AuditArgs),
     Completions(commands::completions::CompletionsArgs),
@@ -44,6 +48,10 @@ fn main() -> ExitCode {
     terminal::start_logging();
     match cli.verb {
         Verb::Run(args) => commands::run::main(*args),
+        Verb::Agent(args) => commands::agent::agent(*args),
+        Verb::Step(args) => commands::agent::step(&args),
+        Verb::Replay(args) => commands::agent::replay(&args),
+        Verb::Skill(args) => commands::skill::main(args),
         Verb::Runtimes(args) => commands::runtimes::main(&args),
         Verb::Audit(args) => commands::audit::main(&args),
         Verb::Completions(args) => commands::completions::main(&args, &mut <Cli as clap::CommandFactory>::command()),

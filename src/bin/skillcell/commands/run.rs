@@ -162,7 +162,7 @@ fn run(args: RunArgs) -> Result<StepResult> {
 }
 
 /// Waits for Ctrl-C or a request to end.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -1,8 +1,8 @@
 //! Which command runs a script: by its extension, by its first line, or by its magic number. The same for every
 //! runtime; where the interpreter comes from is the runtime's business.
 
+use super::RunCommand;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::runtime::RunCommand;
 use crate::skill::VerifiedSkill;
 use crate::workspace::{Area, GuestPath};
 
