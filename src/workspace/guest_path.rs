@@ -106,24 +106,17 @@ impl GuestPath {
         if text.len() > MAX_PATH_BYTES {
             return Err(denied("is longer than 2048 bytes"));
         }
-        let (mut parts, rest) = match text.strip_prefix('/') {
-            None => (base.parts.clone(), text),
-            Some(rest) => {
-                let rest = rest.trim_start_matches('/');
-                let after = rest.strip_prefix("workspace").filter(|after| after.is_empty() || after.starts_with('/'));
-                match after {
-                    Some(after) => (Vec::new(), after),
-                    None => {
-                        return Err(denied(
-                            "lies outside /workspace; use /workspace/in, /workspace/out or /workspace/skill",
-                        ));
-                    }
-                }
+        let mut words = text.split('/').filter(|part| !matches!(*part, "" | "."));
+        let mut parts = if text.starts_with('/') {
+            if words.next() != Some("workspace") {
+                return Err(denied("lies outside /workspace; use /workspace/in, /workspace/out or /workspace/skill"));
             }
+            Vec::new()
+        } else {
+            base.parts.clone()
         };
-        for part in rest.split('/') {
+        for part in words {
             match part {
-                "" | "." => {}
                 ".." => return Err(denied("contains '..'; name the file from /workspace down")),
                 name => {
                     check_name(name).map_err(|why| denied(&why))?;

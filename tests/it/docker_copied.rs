@@ -149,7 +149,7 @@ async fn outputs_over_the_limit_are_not_fetched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_ended_as_anywhere() {
-    let setup = Setup::limits(Limits { wall_time: Duration::from_millis(800), ..Limits::default() });
+    let setup = Setup::limits(Limits { wall_time: Duration::from_secs(4), ..Limits::default() });
     let prepared = Setup { config: json!({"files": "copy"}), ..setup }.prepare().await;
     assert_eq!(prepared.shell("setsid sleep 1020 & sleep 1021").await.termination, Termination::TimedOut);
     assert_eq!(prepared.processes().await, Vec::<String>::new());

@@ -278,7 +278,7 @@ async fn a_component_gets_no_sockets() {
 #[tokio::test]
 async fn programs_of_the_machine_are_not_run() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, content) in [("x.sh", "echo hello"), ("x.py", "print()")] {
+    for (name, content) in [("x.sh", "echo hello"), ("x.rb", "puts 1")] {
         let path = folder.path().join(name);
         crate::wasm_support::write_host(&path, content.as_bytes());
         let error = execute(step(&path)).await.unwrap_err();
