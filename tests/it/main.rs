@@ -6,6 +6,8 @@ mod bubblewrap;
 mod cli;
 #[cfg(all(feature = "firejail", target_os = "linux"))]
 mod firejail;
+#[cfg(all(feature = "cli", feature = "pack-js"))]
+mod javascript;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

@@ -17,7 +17,8 @@ fn pack() -> PathBuf {
 
 fn scripts() -> Vec<PathBuf> {
     let recorded = fs::read_dir(pack().join("tests/agree")).unwrap().map(|entry| entry.unwrap().path());
-    let mut scripts: Vec<PathBuf> = recorded.filter(|path| path.extension().is_some_and(|word| word == "expected")).collect();
+    let mut scripts: Vec<PathBuf> =
+        recorded.filter(|path| path.extension().is_some_and(|word| word == "expected")).collect();
     scripts.sort();
     scripts.iter().map(|path| path.with_extension("")).collect()
 }
