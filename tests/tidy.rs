@@ -45,9 +45,10 @@ fn rust_files(folder: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The code of a file: no comments, nothing from the first `#[cfg(test)]` on.
+/// The code of a file: no comments, nothing from where its tests begin.
 fn code(content: &str) -> String {
-    let end = content.find("#[cfg(test)]").unwrap_or(content.len());
+    let end =
+        ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|mark| content.find(mark)).min().unwrap_or(content.len());
     content[..end]
         .lines()
         .map(|line| line.find("//").map_or(line, |start| &line[..start]))
@@ -133,9 +134,9 @@ const HOMES: [(&str, &[&str], &[&str], &str); 8] = [
             "std::fs::rename",
             "std::fs::metadata",
             "std::fs::canonicalize",
-            "File::open(",
-            "File::create(",
-            "File::options",
+            " File::open(",
+            " File::create(",
+            " File::options",
             "OpenOptions::new",
             "open_ambient",
             "ambient_authority",

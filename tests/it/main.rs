@@ -30,6 +30,8 @@ mod docker_support;
 mod firejail;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http_server;
+#[cfg(all(feature = "cli", feature = "pack-js"))]
+mod javascript;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

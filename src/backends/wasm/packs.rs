@@ -1,6 +1,6 @@
 //! Interpreter packs: programs such as `python3` that are part of this library, compressed, and run like any module.
 //!
-//! A pack's archive holds a module and a library file, one behind the other in one xz stream; its manifest says where
+//! A pack's archive holds a module and, for some, a library file, one behind the other in one xz stream; its manifest says where
 //! each ends and what its digest is. The archive is taken apart when a machine meets it first: the library is laid into
 //! a private folder and the compiled code into the compile cache. Later calls touch neither archive nor module.
 //!
@@ -26,6 +26,11 @@ const EMBEDDED: &[(&str, &[u8])] = &[
     (
         include_str!("../../../wasm-tools/packs/python/manifest.json"),
         include_bytes!("../../../wasm-tools/packs/python/python.pack.xz"),
+    ),
+    #[cfg(feature = "pack-js")]
+    (
+        include_str!("../../../wasm-tools/packs/js/manifest.json"),
+        include_bytes!("../../../wasm-tools/packs/js/js.pack.xz"),
     ),
 ];
 
@@ -72,7 +77,8 @@ pub(super) struct Library {
 
 /// A pack made ready for one run.
 pub(super) struct Prepared {
-    pub(super) library: Library,
+    /// None when the interpreter has everything built in.
+    pub(super) library: Option<Library>,
     /// The module, when the archive had to be taken apart anyway.
     pub(super) module: Option<Bytes>,
 }
@@ -117,7 +123,9 @@ impl Pack {
     /// [`Unavailable`](ErrorKind::Unavailable) when there is no folder for it;
     /// [`Internal`](ErrorKind::Internal) when the archive in this build is damaged.
     pub(super) fn prepare(&self, cache: &CompileCache, progress: &dyn Progress) -> Result<Prepared> {
-        let library = self.file(Role::Library)?;
+        let Some(library) = self.manifest.files.iter().find(|file| file.role == Role::Library) else {
+            return Ok(Prepared { library: None, module: None });
+        };
         let guest = library.guest_path.as_deref().and_then(|path| Some(path.rsplit_once('/')?.0.to_owned()));
         let guest = guest.ok_or_else(|| self.damaged("its library has no place in the guest"))?;
         let short = library.sha256.get(..16).unwrap_or_default();
@@ -132,7 +140,7 @@ impl Pack {
             )
         })?;
         let module = if in_order(&folder, library) { None } else { Some(self.lay_out(&folder, library, progress)?) };
-        Ok(Prepared { library: Library { folder: folder.ambient_path().to_owned(), guest }, module })
+        Ok(Prepared { library: Some(Library { folder: folder.ambient_path().to_owned(), guest }), module })
     }
 
     /// Takes the archive apart for its module.
@@ -218,10 +226,11 @@ mod tests {
         let pack = find("python3").unwrap().unwrap();
         let first = pack.prepare(&cache, &SilentProgress).unwrap();
         assert!(first.module.is_some_and(|module| module == pack.module().unwrap()));
-        assert_eq!(first.library.guest, "/usr/local/lib");
+        let library = first.library.unwrap();
+        assert_eq!(library.guest, "/usr/local/lib");
         assert!(pack.prepare(&cache, &SilentProgress).unwrap().module.is_none(), "in order: nothing to do");
 
-        let folder = PrivateDir::open(&first.library.folder).unwrap();
+        let folder = PrivateDir::open(&library.folder).unwrap();
         let mut data = read_whole(&folder.read("python313.zip").unwrap(), 1 << 30).unwrap();
         data[1000] ^= 1;
         folder.write("python313.zip", &[&data]).unwrap();
@@ -235,7 +244,7 @@ mod tests {
         for word in ["python2", "", "./python3", "Python3", "perl"] {
             assert!(find(word).unwrap().is_none(), "{word}");
         }
-        assert_eq!(programs(), ["python3", "python", "python3.13"]);
+        assert_eq!(programs().get(..3).unwrap(), ["python3", "python", "python3.13"]);
     }
 
     #[test]
@@ -243,5 +252,19 @@ mod tests {
         let error = find("python3").unwrap().unwrap().prepare(&CompileCache::off(), &SilentProgress).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("cache_dir"), "{error}");
+    }
+}
+
+#[cfg(all(test, feature = "pack-js"))]
+mod javascript_tests {
+    use super::*;
+    use crate::runtime::SilentProgress;
+
+    #[test]
+    fn an_interpreter_without_a_library_needs_no_folder() {
+        let pack = find("node").unwrap().unwrap();
+        let prepared = pack.prepare(&CompileCache::off(), &SilentProgress).unwrap();
+        assert!(prepared.library.is_none() && prepared.module.is_none());
+        assert!(pack.module().unwrap().starts_with(b"\0asm"));
     }
 }

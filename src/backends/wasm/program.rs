@@ -95,7 +95,7 @@ impl Program {
             kind: Kind::Core,
             digest: pack.digest()?,
             entry: Entry::Command,
-            library: Some(prepared.library),
+            library: prepared.library,
         })
     }
 
