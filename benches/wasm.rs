@@ -58,8 +58,8 @@ fn main() {
     bench.load(rounds.load);
     bench.instantiate(rounds.warm);
     bench.run_on_a_handle(rounds.warm);
-    bench.whole("whole run, hello", "hello.wat", &[], rounds.warm);
-    bench.whole("whole run, one result file", "probe.wat", &["write", "/workspace/out/report", "done"], rounds.warm);
+    bench.whole("whole run, hello", "hello", &[], rounds.warm);
+    bench.whole("whole run, one result file", "probe", &["write", "/workspace/out/report", "done"], rounds.warm);
 }
 
 struct Bench {
@@ -122,12 +122,12 @@ impl Bench {
 
     /// Only the bare side has a figure of its own for it.
     fn instantiate(&self, rounds: usize) {
-        let linked = self.bare.link(&Module::from_file(&self.bare.engine, wat("hello.wat")).unwrap());
+        let linked = self.bare.link(&Module::from_file(&self.bare.engine, self.guest("hello")).unwrap());
         let root = self.folder.path().join("instantiate");
         make_areas(&root);
         let mut times = Vec::new();
         for _ in 0..WARM_UP + rounds {
-            let (mut store, _) = self.bare.store(&root, "hello.wat", &[]);
+            let (mut store, _) = self.bare.store(&root, "hello.wasm", &[]);
             let start = Instant::now();
             linked.instantiate(&mut store).unwrap();
             times.push(start.elapsed());
@@ -141,7 +141,7 @@ impl Bench {
         let runtime = self.context.registry.get("wasm").unwrap();
         let run = RunId::random().unwrap();
         let audit = AuditScope::new(run, "wasm", Arc::new(NullSink));
-        let source = SkillSource::Script(wat("hello.wat"));
+        let source = SkillSource::Script(self.guest("hello"));
         let skill = VerifiedSkill::verify(&source, &TrustPolicy::Any, &audit).unwrap();
         let workspace = Arc::new(Workspace::create(run).unwrap());
         workspace.stage_tree(Area::Skill, skill.tree()).unwrap();
@@ -149,8 +149,8 @@ impl Bench {
         let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
         let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };
         let handle = self.executor.block_on(runtime.prepare(&skill, workspace, &context)).unwrap();
-        let command = RunCommand::new(["/workspace/skill/hello.wat"]).unwrap();
-        let linked = self.bare.link(&Module::from_file(&self.bare.engine, wat("hello.wat")).unwrap());
+        let command = RunCommand::new(["/workspace/skill/hello.wasm"]).unwrap();
+        let linked = self.bare.link(&Module::from_file(&self.bare.engine, self.guest("hello")).unwrap());
         let root = self.folder.path().join("handle");
         make_areas(&root);
         let mut times = Times::default();
@@ -159,7 +159,7 @@ impl Bench {
                 let result = self.executor.block_on(runtime.run(&handle, &command)).unwrap();
                 assert!(result.success() && result.stdout.head() == b"hello\n", "{result:?}");
             });
-            times.bare(|| assert_eq!(self.bare.run(&root, &linked, "hello.wat", &[]), "hello\n"));
+            times.bare(|| assert_eq!(self.bare.run(&root, &linked, "hello.wasm", &[]), "hello\n"));
         }
         self.executor.block_on(runtime.cleanup(&handle)).unwrap();
         times.print("run on a prepared handle, hello", rounds);
@@ -167,7 +167,7 @@ impl Bench {
 
     /// Everything, warm: stage, prepare, run, collect, clean up.
     fn whole(&self, what: &str, script: &str, args: &[&str], rounds: usize) {
-        let script = wat(script);
+        let script = self.guest(script);
         let linked = self.bare.link(&Module::from_file(&self.bare.engine, &script).unwrap());
         let mut times = Times::default();
         for _ in 0..WARM_UP + rounds {
@@ -184,9 +184,18 @@ impl Bench {
         assert!(result.run.success() && result.outputs.len() == files, "{result:?}");
     }
 
+    /// A guest of the tests in binary form, so that neither side translates text.
+    fn guest(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{name}.wasm"));
+        if !path.exists() {
+            fs::write(&path, wat::parse_file(text(name)).unwrap()).unwrap();
+        }
+        path
+    }
+
     /// A module that does what `hello` does and is different from every other: a custom section holds a number.
     fn variant(&self, name: &str, index: usize) -> PathBuf {
-        let mut bytes = wat::parse_file(wat("hello.wat")).unwrap();
+        let mut bytes = wat::parse_file(text("hello")).unwrap();
         bytes.extend([0, 10, 1, b'n']);
         bytes.extend(u64::try_from(index).unwrap().to_le_bytes());
         let path = self.folder.path().join(format!("{name}-{index}.wasm"));
@@ -195,8 +204,8 @@ impl Bench {
     }
 }
 
-fn wat(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/wat").join(name)
+fn text(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/wat").join(format!("{name}.wat"))
 }
 
 fn no_cache() -> serde_json::Map<String, serde_json::Value> {

@@ -1,5 +1,6 @@
 //! Compiled code on disk: a second process loads it instead of compiling, and what can't be trusted or read is compiled
 //! anew and replaced.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

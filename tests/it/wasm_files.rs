@@ -1,5 +1,6 @@
 //! What a WebAssembly guest can do to files: everything in `/workspace/out` and `/workspace/tmp`, reading elsewhere in
 //! `/workspace`, and nothing outside.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::Write;
 

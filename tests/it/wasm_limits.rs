@@ -1,6 +1,7 @@
 //! Every limit of runtime `wasm` ends the run under its own name, what was written until then is kept, and the host
 //! goes on: each run is followed by a good one. Nothing here measures time; wall-clock limits that aren't under test
 //! only guard against a hang.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
 //! Which files runtime `wasm` runs, what it says about those it doesn't, and what a program is given.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::{Seek, Write};
 use std::path::Path;

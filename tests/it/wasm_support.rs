@@ -1,6 +1,6 @@
 //! Runs of runtime `wasm` for tests. Most guests are one probe (`tests/guests/wat/probe.wat`), which does to its world
 //! what its arguments say and prints what came of it.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
