@@ -159,6 +159,9 @@ pub(super) async fn execute_work<W: Work>(
     let audit = AuditScope::new(RunId::random()?, plan.runtime.name(), context.audit.clone());
     audit.allow(Layer::Step, "plan", plan.runtime.name(), "")?;
     let result = flow(plan, context, &audit, work).await;
+    if let Err(error) = &result {
+        record_refusal(error, &audit);
+    }
     let outcome = match &result {
         Ok(result) => W::outcome(&result.run),
         Err(error) => format!("{}: {}", error.kind(), error.failed_operation()),
@@ -182,6 +185,27 @@ pub(super) async fn execute_work<W: Work>(
         .operation("audit"));
     }
     Ok(result)
+}
+
+/// A refusal that nothing recorded as a denial yet gets its event here: where a link or a pipe is met, in a skill or an
+/// input, there is no audit trail at hand.
+fn record_refusal(error: &SkillRuntimeError, audit: &AuditScope) {
+    let layer = match error.kind() {
+        ErrorKind::PathDenied => Layer::Files,
+        ErrorKind::TrustViolation => Layer::Trust,
+        ErrorKind::PolicyUnenforceable => Layer::Policy,
+        ErrorKind::LimitExceeded => Layer::Limit,
+        ErrorKind::InvalidConfig
+        | ErrorKind::UnknownRuntime
+        | ErrorKind::NotFound
+        | ErrorKind::Unavailable
+        | ErrorKind::Backend
+        | ErrorKind::Cancelled
+        | ErrorKind::Internal => return,
+    };
+    if audit.summary().denials == 0 {
+        audit.deny(layer, "refuse", error.failed_operation(), &error.to_string());
+    }
 }
 
 /// The flow after the plan.
@@ -227,6 +251,12 @@ async fn flow<W: Work>(
     // What this sandbox really does: on this machine it may be less than the runtime declares.
     let report = handle.report().clone();
     let sandbox = Sandbox::new(plan.runtime.clone(), handle, workspace.clone());
+    let gaps = report.gaps();
+    if gaps != plan.runtime.enforcement(&plan.policy).gaps() {
+        let gaps = gaps.iter().map(|gap| gap.as_str()).collect::<Vec<_>>().join(", ");
+        let reason = format!("on this machine, for this user, these are not enforced: {gaps}");
+        audit.allow(Layer::Policy, "enforcement", plan.runtime.name(), &reason)?;
+    }
 
     let outcome = async {
         let done = work.run(&plan, sandbox.handle(), &ready, context).await?;
@@ -376,7 +406,9 @@ impl Sandbox {
         };
         // Taken only now: if this future is dropped while cleanup runs, `drop` starts it again.
         self.handle = None;
-        match (cleaned, self.workspace.remove()) {
+        let workspace = self.workspace.clone();
+        // Off the executor's thread: a guest may have made a tree that takes long to remove.
+        match (cleaned, blocking(move || workspace.remove()).await) {
             (Ok(()), removed) => removed,
             (Err(error), Ok(())) => Err(error.operation("cleanup")),
             (Err(error), Err(removing)) => Err(error.operation("cleanup").with_cleanup(removing)),

@@ -157,6 +157,34 @@ fn isolation_below_what_the_run_needs_is_refused_and_an_override_is_recorded() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    let run = Run::new();
+    run.file("hello.wat", HELLO_WAT);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        run.command(&["run", "hello.wat"]).stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(text(&output.stderr).contains("the script ran, but its output could not be written"), "{output:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_refused_link_is_a_denial_and_a_bad_out_folder_is_met_before_the_run() {
+    let run = Run::new();
+    run.file("skill/hello.wat", HELLO_WAT);
+    std::os::unix::fs::symlink("/etc/passwd", run.path("skill/l")).unwrap();
+    let refused = run.skillcell(&["run", "hello.wat", "--skill", "skill", "--audit", "audit.jsonl"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let log = fs::read_to_string(run.path("audit.jsonl")).unwrap();
+    let denials: Vec<&str> = log.lines().filter(|line| line.contains(r#""decision":"deny""#)).collect();
+    assert!(matches!(denials[..], [one] if one.contains("is a link that leaves the tree")), "{log}");
+    run.file("file", "x").file("hello.wat", HELLO_WAT);
+    let refused = run.skillcell(&["run", "hello.wat", "--out", "file"]);
+    assert_eq!(shown(&refused), (Some(2), "", "skillcell: error: --out file is not a folder; name a folder\n"));
+}
+
 #[test]
 fn an_error_is_a_document_too() {
     let run = Run::new();

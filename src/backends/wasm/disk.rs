@@ -1,7 +1,8 @@
 //! Looks while a guest runs at how much lies in `/workspace/out` and `/workspace/tmp`, and ends it over the limit.
 //!
 //! The guest writes straight to host files, so an excess is seen after it happened: what can be written between two
-//! looks may lie there when the run ends, and no more. Sizes count sparse holes.
+//! looks may lie there when the run ends, and a guest that keeps moving its folders about can hide what lies in them from
+//! a look. So the limit is declared advisory. Sizes count sparse holes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -66,8 +66,8 @@ impl SkillRuntime for WasmRuntime {
             // A guest has no way to start one.
             processes: Support::Enforced,
             output: Support::Enforced,
-            // By looking every few milliseconds; see `disk.rs` for what may lie there when the run ends.
-            disk: Support::Enforced,
+            // By looking every few milliseconds: a guest that keeps moving its folders can hide from the look.
+            disk: Support::Advisory,
             ..RuntimeCapabilities::none(Isolation::Wasm)
         }
     }

@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 /// Run scripts you don't trust, in a sandbox you choose.
 #[derive(Debug, Parser)]
-#[command(name = "skillcell", version, about, long_about = None, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "skillcell", version, about = "Run scripts you don't trust, in a sandbox you choose", long_about = None, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_long_help = "Exit codes:
   0    the script succeeded
   N    the script's own exit code when it failed (128+N when signal N ended it)
@@ -23,6 +23,7 @@ use clap::{Parser, Subcommand};
   4    the runtime isn't available here, or failed
   124  the time limit ended the script
   134  the script trapped (wasm)
+  130  interrupted: Ctrl-C, or a request to end
   137  another limit ended the script (memory, fuel or cpu, output, disk)
   70   a defect of skillcell; please report it
 A script may exit with these numbers too: --json tells them apart.")]

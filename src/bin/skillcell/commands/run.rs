@@ -94,7 +94,7 @@ pub(crate) struct RunArgs {
     /// An option of the runtime, as JSON or text; may be given several times
     #[arg(long = "config", value_name = "KEY=VALUE")]
     config: Vec<String>,
-    /// Run even where the runtime can't enforce everything that was asked; the report says what it doesn't
+    /// Run even where the runtime can't enforce everything that was asked; --json and the audit trail say what it doesn't
     #[arg(long)]
     allow_advisory: bool,
     /// Refuse a runtime that isolates less than this: auto (by what the run may touch), none, wasm, process, container,
@@ -134,8 +134,9 @@ fn run(args: RunArgs) -> Result<StepResult> {
         context.audit = Arc::new(sink);
     }
     context.progress = Arc::new(progress::TerminalProgress::new());
+    let output = Arc::new(PassThrough::default());
     if !as_json {
-        context.sink = Some(Arc::new(PassThrough));
+        context.sink = Some(output.clone());
     }
     // One thread is enough to wait; file work and guests run on the blocking pool.
     let executor = tokio::runtime::Builder::new_current_thread()
@@ -158,6 +159,9 @@ fn run(args: RunArgs) -> Result<StepResult> {
     });
     // A read of a terminal can't be interrupted: leave its thread behind rather than wait for a key.
     executor.shutdown_timeout(std::time::Duration::from_secs(5));
+    if let (Ok(_), Some(error)) = (&result, output.failure()) {
+        return Err(SkillRuntimeError::backend("the script ran, but its output could not be written", error));
+    }
     result
 }
 
@@ -166,9 +170,10 @@ pub(crate) async fn interrupted() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        if let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
             tokio::select! {
                 _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;
@@ -238,6 +243,10 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
     config.operator = args.operator.parse()?;
     config.output_files_glob = args.globs;
     if let Some(path) = args.out {
+        // Found out now rather than when the results are there.
+        if path.exists() && !path.is_dir() {
+            return Err(SkillRuntimeError::invalid(format!("--out {} is not a folder; name a folder", path.display())));
+        }
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         config.output = OutputDelivery::Folder { path, overwrite };
     }
@@ -301,16 +310,30 @@ fn open_audit(path: &Path) -> Result<JsonlFileSink> {
     })
 }
 
-/// Passes the script's output on as it comes.
-struct PassThrough;
+/// Passes the script's output on as it comes, and remembers the first failure.
+#[derive(Default)]
+struct PassThrough {
+    failed: std::sync::Mutex<Option<std::io::Error>>,
+}
 
 impl OutputSink for PassThrough {
     fn write(&self, stream: Stream, bytes: &[u8]) {
-        // A reader that went away doesn't stop the script: its results may still be wanted.
-        let _ = match stream {
+        let written = match stream {
             Stream::Stdout => write_all(&mut std::io::stdout().lock(), bytes),
             Stream::Stderr => write_all(&mut std::io::stderr().lock(), bytes),
         };
+        if let Err(error) = written {
+            self.failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+}
+
+impl PassThrough {
+    /// Why output was lost. A reader that went away wanted no more: its going is no failure, and the script's results
+    /// may still be wanted.
+    fn failure(&self) -> Option<std::io::Error> {
+        let failed = self.failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        failed.filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
     }
 }
 
