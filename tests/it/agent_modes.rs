@@ -232,10 +232,7 @@ async fn the_same_step_gives_the_same_result_on_every_runtime() {
     for name in registry.names() {
         match registry.get(name).unwrap().availability().await {
             Availability::Available { .. } => {}
-            Availability::Missing { reason, .. } => {
-                eprintln!("{name} can't be used here: {reason}");
-                continue;
-            }
+            Availability::Missing { reason, remedy } => panic!("{name} can't be used here: {reason}; {remedy}"),
         }
         let model = Arc::new(
             ScriptedModel::new()
@@ -252,6 +249,10 @@ async fn the_same_step_gives_the_same_result_on_every_runtime() {
         );
         let mut config = scene.config();
         config.runtime = name.to_owned();
+        if name == "docker" {
+            let image = std::env::var("SKILLCELL_TEST_IMAGE").unwrap();
+            config.runtime_config.insert("image".to_owned(), image.into());
+        }
         config.inputs = vec![Input::bytes("data.csv", "a,b\n1,2\n")];
         let context = StepContext::new(registry.clone());
         let result =
