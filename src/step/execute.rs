@@ -232,6 +232,7 @@ async fn flow<W: Work>(
         let (plan, skill) = (plan.clone(), skill.clone());
         blocking(move || stage(&plan, &skill, run_id)).await.map_err(|error| error.operation("stage"))?
     };
+    sweep_once(&workspace);
     audit.allow(Layer::Files, "stage", skill.name(), "")?;
 
     let prepared = {
@@ -328,6 +329,20 @@ fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Works
     workspace.stage_tree(crate::workspace::Area::Skill, skill.tree())?;
     workspace.stage_inputs(&plan.inputs, plan.runtime.mount_support())?;
     Ok(Arc::new(workspace))
+}
+
+/// Removes what killed processes left in the temporary folder: once per process, beside the run.
+fn sweep_once(workspace: &Arc<Workspace>) {
+    static SWEPT: std::sync::Once = std::sync::Once::new();
+    SWEPT.call_once(|| {
+        let workspace = workspace.clone();
+        tokio::task::spawn_blocking(move || {
+            let swept = workspace.sweep_leftovers();
+            if swept > 0 {
+                tracing::info!(swept, "removed workspaces of processes that are gone");
+            }
+        });
+    });
 }
 
 /// What was taken out of `/workspace/out`, where the caller wants it.

@@ -104,7 +104,6 @@ impl Workspace {
     }
 
     /// The folder it lies in.
-    #[cfg_attr(not(feature = "ownership"), expect(dead_code, reason = "only runtimes that outlive a host look there"))]
     pub(super) fn parent(&self) -> &Dir {
         &self.parent
     }

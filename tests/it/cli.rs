@@ -368,6 +368,25 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_removed_by_the_next() {
+    let run = Run::new();
+    run.file("loop.wat", LOOP_WAT).file("hello.wat", HELLO_WAT);
+    let temporary = run.path("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut child =
+        run.command(&["run", "loop.wat", "--audit", "audit.jsonl"]).env("TMPDIR", &temporary).spawn().unwrap();
+    while !fs::read_to_string(run.path("audit.jsonl")).is_ok_and(|log| log.contains("\"action\":\"run\"")) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(leftovers(&temporary).len(), 1, "a killed process can't clean up");
+    run.command(&["run", "hello.wat"]).env("TMPDIR", &temporary).output().unwrap();
+    assert_eq!(leftovers(&temporary), Vec::<String>::new());
+}
+
+#[test]
 fn an_interrupt_ends_the_script_and_leaves_nothing() {
     let run = Run::new();
     run.file("loop.wat", LOOP_WAT);
