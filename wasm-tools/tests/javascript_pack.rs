@@ -1,6 +1,7 @@
 //! Scripts of which the output was recorded from Node must print the same in the JavaScript pack.
 
 #![cfg(feature = "pack-build")]
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

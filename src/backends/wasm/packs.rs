@@ -1,8 +1,9 @@
 //! Interpreter packs: programs such as `python3` that are part of this library, compressed, and run like any module.
 //!
-//! A pack's archive holds a module and, for some, a library file, one behind the other in one xz stream; its manifest says where
-//! each ends and what its digest is. The archive is taken apart when a machine meets it first: the library is laid into
-//! a private folder and the compiled code into the compile cache. Later calls touch neither archive nor module.
+//! A pack's archive holds a module and, for some, a library file, one behind the other in one xz stream; its manifest
+//! says where each ends and what its digest is. The archive is taken apart when a machine meets it first: the library
+//! is laid into a private folder and the compiled code into the compile cache. Later calls touch neither archive nor
+//! module.
 //!
 //! Must not run anything. Invariant: the library a guest reads has the manifest's digest, in a folder that only this
 //! user can write to and that the guest sees read-only.

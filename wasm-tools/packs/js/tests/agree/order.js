@@ -1,6 +1,6 @@
 const log = (x) => console.log(x);
 log('sync 1');
-setTimeout(() => log('timeout 0'), 0); setTimeout(() => log('timeout 500'), 500); setImmediate(() => log('immediate'));
+setTimeout(() => log('timeout 100'), 100); setTimeout(() => log('timeout 500'), 500); setImmediate(() => log('immediate'));
 process.nextTick(() => { log('tick'); Promise.resolve().then(() => log('promise in tick')); process.nextTick(() => log('tick in tick')); });
 Promise.resolve().then(() => { log('promise 1'); process.nextTick(() => log('tick in promise')); }).then(() => log('promise 2'));
 queueMicrotask(() => log('microtask'));
@@ -8,7 +8,7 @@ queueMicrotask(() => log('microtask'));
 setTimeout(() => { log('t20'); setImmediate(() => log('immediate in timer')); process.nextTick(() => log('tick in timer')); setTimeout(() => log('nested timer'), 0); }, 300);
 const i = setInterval(() => { log('interval'); if (++n === 3) clearInterval(i); }, 600); let n = 0;
 const cancelled = setTimeout(() => log('never'), 1); clearTimeout(cancelled);
-setTimeout((a, b) => log('args ' + a + b), 10, 'x', 'y'); // first of the timers
+setTimeout((a, b) => log('args ' + a + b), 200, 'x', 'y'); // first of the timers
 process.on('exit', (c) => log('exit ' + c)); process.once('beforeExit', () => { log('beforeExit'); setTimeout(() => log('after beforeExit'), 1); });
 const fs = require('fs');
 setTimeout(() => { fs.readFile(__filename, () => { setTimeout(() => log('io timeout'), 0); setImmediate(() => log('io immediate first')); }); }, 2600);
