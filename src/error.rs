@@ -77,7 +77,7 @@ impl fmt::Display for ErrorKind {
 ///     .operation("plan")
 ///     .with("script", "x.py");
 /// assert_eq!(error.kind(), ErrorKind::NotFound);
-/// assert_eq!(error.to_string(), "no script 'x.py' in the skill; see `ls`");
+/// assert_eq!(error.to_string(), "no script 'x.py' in the skill; see `ls` (script: x.py)");
 /// ```
 #[derive(Debug)]
 pub struct SkillRuntimeError {
