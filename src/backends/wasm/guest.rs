@@ -3,13 +3,17 @@
 //! Invariant: the guest sees the five areas, the read-only mounts and its interpreter's own library, nothing else, and
 //! no network.
 
+use std::sync::Arc;
+
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use super::fs::{Access, Account, Files, Mount};
 use super::limits::Limiter;
 use super::packs::Library;
 use super::stdio::{FileInput, Output};
+use crate::audit::AuditScope;
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::Limits;
 use crate::runtime::{RunCommand, Stdin, Stream, guest_env};
@@ -22,7 +26,9 @@ const TABLE_MARGIN: usize = 64;
 
 /// What a store holds for its guest.
 pub(super) struct Guest {
+    // Before the files, so that they are closed before the account hears of it.
     pub(super) wasi: WasiP1Ctx,
+    pub(super) files: Files,
     pub(super) limiter: Limiter,
 }
 
@@ -40,7 +46,10 @@ impl Guest {
         command: &RunCommand,
         limits: &Limits,
         output: &Output,
+        (account, audit): (&Arc<Account>, &AuditScope),
     ) -> Result<Self> {
+        let mut mounts = Vec::new();
+        let mut seen = |guest: &str, access: Access| mounts.push(Mount { guest: guest.to_owned(), access });
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(command.argv()).max_random_size(MAX_RANDOM_BYTES).initial_cwd(command.cwd.to_string());
         wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
@@ -60,6 +69,7 @@ impl Guest {
         }
         wasi.stdout(output.stream(Stream::Stdout)).stderr(output.stream(Stream::Stderr));
         if let Some(library) = library {
+            seen(&library.guest, Access::ReadOnly);
             wasi.preopened_dir(&library.folder, &library.guest, FsPerms::ReadOnly).map_err(|error| {
                 SkillRuntimeError::backend(
                     "the library of the interpreter could not be opened for the guest",
@@ -68,8 +78,12 @@ impl Guest {
             })?;
         }
         for area in Area::ALL {
-            let perms = if area.writable() { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            let (perms, access) = match area.writable() {
+                true => (FsPerms::ReadWrite, Access::Area),
+                false => (FsPerms::ReadOnly, Access::ReadOnly),
+            };
             let guest = area.guest_path().to_string();
+            seen(&guest, access);
             wasi.preopened_dir(workspace.ambient_root().join(area.name()), &guest, perms).map_err(|error| {
                 SkillRuntimeError::backend(format!("{guest} could not be opened for the guest"), format!("{error:#}"))
             })?;
@@ -77,6 +91,7 @@ impl Guest {
         for mount in workspace.mounts() {
             let guest = mount.guest.to_string();
             let path = handle_path(&mount.dir)?;
+            seen(&guest, Access::ReadOnly);
             wasi.preopened_dir(path, &guest, FsPerms::ReadOnly).map_err(|error| {
                 SkillRuntimeError::backend(
                     format!("the mount {guest} could not be opened for the guest"),
@@ -86,7 +101,11 @@ impl Guest {
         }
         let mut wasi = wasi.build_p1();
         wasi.ctx().table.set_max_capacity(open_files(limits));
-        Ok(Self { wasi, limiter: Limiter::new(limits.memory, limits.table_elements) })
+        let files = Files::new(account, audit, mounts);
+        files.count(&mut wasi).map_err(|error| {
+            SkillRuntimeError::backend("what lies in the workspace could not be counted", format!("{error:#}"))
+        })?;
+        Ok(Self { wasi, files, limiter: Limiter::new(limits.memory, limits.table_elements) })
     }
 }
 

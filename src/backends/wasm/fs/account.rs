@@ -1,0 +1,344 @@
+//! What lies in the writable areas of one handle: bytes, entries, the tree of folders, and which files are open.
+//!
+//! Must not touch files. Each name of a file counts with its size, holes included, as the collector would copy it; a
+//! file without a name counts until nobody has it open. Invariant: the figures are never less than what lies there —
+//! growth is booked before the call that makes it, and given back only after a call that freed it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::policy::Limits;
+use crate::workspace::MAX_OUTPUT_DEPTH;
+
+/// Folders below an area that may lie in each other: deeper ones could be neither collected nor named, and each level
+/// costs the clean-up an open folder.
+pub(super) const MAX_FOLDERS_DEEP: usize = MAX_OUTPUT_DEPTH;
+
+/// What a look at a file, folder or link gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// Names the object as long as it exists.
+    pub(super) id: u64,
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+    /// Names that it has.
+    pub(super) links: u64,
+}
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Folder,
+    Link,
+    /// A pipe, socket or device.
+    Special,
+}
+
+/// Which limit a call would pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    /// Bytes in the writable areas.
+    Bytes(u64),
+    /// Files, folders and links there.
+    Entries(u64),
+}
+
+impl std::fmt::Display for Excess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(limit) => write!(f, "the limit of {limit} bytes in the writable folders is reached"),
+            Self::Entries(limit) => write!(f, "the limit of {limit} files in the writable folders is reached"),
+        }
+    }
+}
+
+/// What a count of the areas found.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+    /// Each folder and the one it lies in; an area lies in itself.
+    pub(super) folders: HashMap<u64, u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Census,
+    /// How often a file is open.
+    open: HashMap<u64, u64>,
+    /// Files without a name that are open, with their sizes.
+    orphans: HashMap<u64, u64>,
+}
+
+impl State {
+    fn charge(&mut self, bytes: u64, entries: u64, limits: (u64, u64)) -> Result<(), Excess> {
+        let (all_bytes, all_entries) =
+            (self.held.bytes.saturating_add(bytes), self.held.entries.saturating_add(entries));
+        // A call that adds nothing of a kind isn't refused for what is there already.
+        if bytes > 0 && all_bytes > limits.0 {
+            return Err(Excess::Bytes(limits.0));
+        }
+        if entries > 0 && all_entries > limits.1 {
+            return Err(Excess::Entries(limits.1));
+        }
+        (self.held.bytes, self.held.entries) = (all_bytes, all_entries);
+        Ok(())
+    }
+
+    fn give_back(&mut self, bytes: u64, entries: u64) {
+        self.held.bytes = self.held.bytes.saturating_sub(bytes);
+        self.held.entries = self.held.entries.saturating_sub(entries);
+    }
+
+    /// Folders above one, up to its area. Nothing for a folder that isn't known.
+    fn depth(&self, folder: u64) -> Option<usize> {
+        let mut at = folder;
+        for depth in 0..=self.held.folders.len() {
+            let above = *self.held.folders.get(&at)?;
+            if above == at {
+                return Some(depth);
+            }
+            at = above;
+        }
+        None
+    }
+}
+
+/// The account of one handle, shared by its runs.
+pub(in crate::backends::wasm) struct Account {
+    /// Held from the look before a change until its booking after: two runs at once must not both use the same room.
+    turn: Mutex<()>,
+    state: Mutex<State>,
+    /// Bytes and entries.
+    limits: (u64, u64),
+}
+
+impl Account {
+    pub(in crate::backends::wasm) fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            turn: Mutex::default(),
+            state: Mutex::default(),
+            limits: (limits.disk, limits.files),
+        })
+    }
+
+    /// Keeps other runs from changing files until it is dropped.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The most that is worth counting: bytes and entries.
+    pub(super) fn limits(&self) -> (u64, u64) {
+        self.limits
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a fresh count in the place of what is kept. Open files without a name are in no count, so they are added.
+    pub(super) fn counted(&self, census: Census) {
+        let mut state = self.state();
+        state.held = census;
+        let orphans = state.orphans.values().fold(0_u64, |sum, size| sum.saturating_add(*size));
+        state.held.bytes = state.held.bytes.saturating_add(orphans);
+    }
+
+    /// Books something new.
+    pub(super) fn add(&self, bytes: u64, entries: u64) -> Result<(), Excess> {
+        self.state().charge(bytes, entries, self.limits)
+    }
+
+    /// Gives back what was booked for a call that failed.
+    pub(super) fn give_back(&self, bytes: u64, entries: u64) {
+        self.state().give_back(bytes, entries);
+    }
+
+    /// Books that a file goes from one size to another. Less than before is given back, so book that afterwards.
+    pub(super) fn resize(&self, file: &Stat, size: u64) -> Result<(), Excess> {
+        let mut state = self.state();
+        let names = file.links.max(1);
+        if size > file.size {
+            state.charge((size - file.size).saturating_mul(names), 0, self.limits)?;
+        } else {
+            state.give_back((file.size - size).saturating_mul(names), 0);
+        }
+        if let Some(held) = state.orphans.get_mut(&file.id) {
+            *held = size;
+        }
+        Ok(())
+    }
+
+    /// Books that a name of something that is no folder is gone.
+    pub(super) fn unlinked(&self, gone: &Stat) {
+        let mut state = self.state();
+        let bytes = match gone.kind {
+            Kind::File if gone.links < 2 && state.open.contains_key(&gone.id) => {
+                state.orphans.insert(gone.id, gone.size);
+                0
+            }
+            Kind::File => gone.size,
+            Kind::Folder | Kind::Link | Kind::Special => 0,
+        };
+        state.give_back(bytes, 1);
+    }
+
+    /// How deep something in this folder lies: 1 in an area itself.
+    pub(super) fn depth_in(&self, folder: u64) -> Option<usize> {
+        self.state().depth(folder).map(|depth| depth + 1)
+    }
+
+    /// Folders that lie in each other in this one, itself counted.
+    pub(super) fn height(&self, folder: u64) -> usize {
+        let state = self.state();
+        let mut height = 1;
+        for &other in state.held.folders.keys() {
+            let (mut at, mut steps) = (other, 0);
+            while at != folder && steps <= MAX_FOLDERS_DEEP {
+                let Some(&above) = state.held.folders.get(&at) else { break };
+                if above == at {
+                    break;
+                }
+                at = above;
+                steps += 1;
+            }
+            if at == folder {
+                height = height.max(steps + 1);
+            }
+        }
+        height
+    }
+
+    /// Books that a folder lies in another, from now on or anew.
+    pub(super) fn folder_is_in(&self, folder: u64, above: u64) {
+        self.state().held.folders.insert(folder, above);
+    }
+
+    /// Books that a folder is gone.
+    pub(super) fn folder_is_gone(&self, folder: u64) {
+        let mut state = self.state();
+        state.held.folders.remove(&folder);
+        state.give_back(0, 1);
+    }
+
+    /// Books that a file was opened, until the returned value is dropped.
+    pub(super) fn opened(self: &Arc<Self>, file: u64) -> Opened {
+        *self.state().open.entry(file).or_default() += 1;
+        Opened { account: self.clone(), file }
+    }
+
+    #[cfg(test)]
+    fn figures(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.held.bytes, state.held.entries)
+    }
+}
+
+/// A file that is open.
+pub(super) struct Opened {
+    account: Arc<Account>,
+    file: u64,
+}
+
+impl Opened {
+    /// The file.
+    pub(super) fn file(&self) -> u64 {
+        self.file
+    }
+}
+
+impl Clone for Opened {
+    fn clone(&self) -> Self {
+        self.account.opened(self.file)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut state = self.account.state();
+        let Some(count) = state.open.get_mut(&self.file) else { return };
+        *count -= 1;
+        if *count == 0 {
+            state.open.remove(&self.file);
+            if let Some(size) = state.orphans.remove(&self.file) {
+                state.give_back(size, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(disk: u64, files: u64) -> Arc<Account> {
+        let account = Account::new(&Limits { disk, files, ..Limits::default() });
+        account.counted(Census { folders: HashMap::from([(1, 1), (2, 2)]), ..Census::default() });
+        account
+    }
+
+    fn file(id: u64, size: u64, links: u64) -> Stat {
+        Stat { id, kind: Kind::File, size, links }
+    }
+
+    #[test]
+    fn growth_is_held_to_the_limit_and_given_back() {
+        let account = account(100, 2);
+        account.add(0, 1).unwrap();
+        account.resize(&file(9, 0, 1), 100).unwrap();
+        assert_eq!(account.resize(&file(9, 100, 1), 101), Err(Excess::Bytes(100)));
+        assert_eq!(account.resize(&file(9, 100, 1), u64::MAX), Err(Excess::Bytes(100)));
+        account.resize(&file(9, 100, 1), 40).unwrap();
+        account.add(60, 1).unwrap();
+        assert_eq!(account.add(0, 1), Err(Excess::Entries(2)));
+        account.unlinked(&file(9, 40, 1));
+        assert_eq!(account.figures(), (60, 1));
+    }
+
+    #[test]
+    fn each_name_of_a_file_counts() {
+        let account = account(100, 10);
+        account.add(40, 2).unwrap();
+        // Two names of 20 bytes each; 30 more make 100.
+        account.resize(&file(9, 20, 2), 50).unwrap();
+        assert_eq!(account.resize(&file(9, 50, 2), 51), Err(Excess::Bytes(100)));
+        account.unlinked(&file(9, 50, 2));
+        assert_eq!(account.figures(), (50, 1));
+        account.unlinked(&file(9, 50, 1));
+        assert_eq!(account.figures(), (0, 0));
+    }
+
+    #[test]
+    fn a_removed_file_counts_until_nobody_has_it_open() {
+        let account = account(100, 10);
+        account.add(80, 1).unwrap();
+        let (first, second) = (account.opened(9), account.opened(9));
+        account.unlinked(&file(9, 80, 1));
+        assert_eq!(account.figures(), (80, 0));
+        // It may still grow and shrink, and a fresh count, which can't see it, doesn't forget it.
+        account.resize(&file(9, 80, 0), 100).unwrap();
+        assert_eq!(account.resize(&file(9, 100, 0), 101), Err(Excess::Bytes(100)));
+        account.resize(&file(9, 100, 0), 60).unwrap();
+        account.counted(Census { bytes: 5, ..Census::default() });
+        assert_eq!(account.figures(), (65, 0));
+        drop(first);
+        assert_eq!(account.figures(), (65, 0));
+        drop(second);
+        assert_eq!(account.figures(), (5, 0));
+    }
+
+    #[test]
+    fn depth_and_height_follow_the_folders_as_they_move() {
+        let account = account(100, 100);
+        for (folder, above) in [(10, 1), (11, 10), (12, 11), (20, 2)] {
+            account.folder_is_in(folder, above);
+        }
+        assert_eq!((account.depth_in(1), account.depth_in(12), account.depth_in(99)), (Some(1), Some(4), None));
+        assert_eq!((account.height(10), account.height(12), account.height(2)), (3, 1, 2));
+        account.folder_is_in(10, 20);
+        assert_eq!((account.depth_in(12), account.height(2)), (Some(5), 5));
+        account.folder_is_gone(12);
+        assert_eq!((account.depth_in(12), account.height(10)), (None, 2));
+    }
+}

@@ -1,0 +1,151 @@
+//! What one run knows about its open files and folders, and how it says no.
+//!
+//! Invariant: a refusal is one audit event, and the event is written before the guest has its
+//! answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use wasmtime_wasi::p1::WasiP1Ctx;
+
+use super::account::{Account, Excess, Opened};
+use super::census::count;
+use crate::audit::{AuditScope, Layer};
+
+/// The longest path of an open folder, as hosts have it. Without a bound, a guest that opens folder in folder, round a
+/// circle of links, would make the host keep ever longer ones.
+pub(super) const MAX_PATH_BYTES: usize = 4_096;
+
+/// What a guest may do in a part of its world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::backends::wasm) enum Access {
+    /// Read.
+    ReadOnly,
+    /// Everything, within the account of the writable areas.
+    Area,
+}
+
+/// One part of the guest's world, as it was opened before the run.
+#[derive(Debug, Clone)]
+pub(in crate::backends::wasm) struct Mount {
+    /// Where the guest sees it.
+    pub(in crate::backends::wasm) guest: String,
+    pub(in crate::backends::wasm) access: Access,
+}
+
+/// Where a descriptor leads.
+pub(super) struct Place {
+    /// In which part it lies.
+    pub(super) mount: usize,
+    /// The path by which it was opened, without dots.
+    pub(super) path: String,
+    /// Opened for writing.
+    pub(super) writable: bool,
+    /// Writes go to the end (preview 1).
+    pub(super) append: bool,
+    /// For a file of an area: that it is open.
+    pub(super) open: Option<Opened>,
+}
+
+/// What is shared with streams, which live on their own.
+pub(super) struct Shared {
+    pub(super) account: Arc<Account>,
+    audit: AuditScope,
+    exceeded: AtomicBool,
+}
+
+impl Shared {
+    /// Ends the run for a limit of the account: the error is for the engine, not for the guest.
+    pub(super) fn exceed(&self, path: &str, excess: Excess) -> wasmtime::Error {
+        self.exceeded.store(true, Ordering::SeqCst);
+        self.audit.deny(Layer::Limit, "disk_limit", path, &excess.to_string());
+        wasmtime::Error::msg(excess.to_string())
+    }
+
+    pub(super) fn deny(&self, layer: Layer, action: &'static str, path: &str, reason: &str) {
+        self.audit.deny(layer, action, path, reason);
+    }
+}
+
+/// The files of one run.
+pub(in crate::backends::wasm) struct Files {
+    pub(super) shared: Arc<Shared>,
+    mounts: Vec<Mount>,
+    /// By descriptor of preview 1. The first three are streams.
+    pub(super) places: HashMap<u32, Place>,
+    /// By handle of preview 2.
+    pub(super) handles: HashMap<u32, Place>,
+}
+
+/// The first descriptor of preview 1 that is a folder: the others are the standard streams.
+const FIRST_PREOPEN: u32 = 3;
+
+impl Files {
+    /// For a run that sees these parts, in the order in which they were opened.
+    pub(in crate::backends::wasm) fn new(account: &Arc<Account>, audit: &AuditScope, mounts: Vec<Mount>) -> Self {
+        let shared =
+            Shared { account: account.clone(), audit: audit.clone(), exceeded: AtomicBool::new(false) };
+        let places = (FIRST_PREOPEN..).zip(mounts.iter().enumerate());
+        let places = places.map(|(fd, (index, mount))| (fd, Place::root(index, mount))).collect();
+        Self { shared: Arc::new(shared), mounts, places, handles: HashMap::new() }
+    }
+
+    /// Counts what lies in the areas, before the run: the host and other runs may have left something.
+    pub(in crate::backends::wasm) fn count(&self, wasi: &mut WasiP1Ctx) -> wasmtime::Result<()> {
+        let _turn = self.shared.account.turn();
+        count(wasi, self)
+    }
+
+    /// Whether the run was ended by the disk limit.
+    pub(in crate::backends::wasm) fn exceeded(&self) -> bool {
+        self.shared.exceeded.load(Ordering::SeqCst)
+    }
+
+    /// The part of the guest's world with this number.
+    pub(super) fn mount(&self, index: usize) -> Option<&Mount> {
+        self.mounts.get(index)
+    }
+
+    /// The paths of the areas that have an account.
+    pub(super) fn areas(&self) -> impl Iterator<Item = &str> {
+        self.mounts.iter().filter(|mount| mount.access == Access::Area).map(|mount| mount.guest.as_str())
+    }
+
+    /// Notes the handles of preview 2 that a component was given for the parts.
+    pub(super) fn opened_roots(&mut self, handles: impl Iterator<Item = (u32, String)>) {
+        for (handle, guest) in handles {
+            if let Some((index, mount)) = self.mounts.iter().enumerate().find(|(_, mount)| mount.guest == guest) {
+                self.handles.insert(handle, Place::root(index, mount));
+            }
+        }
+    }
+}
+
+impl Place {
+    fn root(index: usize, mount: &Mount) -> Self {
+        Self { mount: index, path: mount.guest.clone(), writable: false, append: false, open: None }
+    }
+
+    /// A path as the guest asked for it, from the root of its world.
+    pub(super) fn shown(&self, path: &str) -> String {
+        format!("{}/{path}", self.path)
+    }
+
+    /// The same without dots, for something that was opened; nothing when it is too long. Links are not followed: it
+    /// is for people, and for nothing else.
+    pub(super) fn joined(&self, path: &str) -> Option<String> {
+        let mut parts: Vec<&str> = self.path.split('/').collect();
+        for part in path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                name => parts.push(name),
+            }
+        }
+        let joined = parts.join("/");
+        (joined.len() <= MAX_PATH_BYTES).then_some(joined)
+    }
+}
