@@ -129,7 +129,7 @@ impl Place {
 
     /// A path as the guest asked for it, from the root of its world.
     pub(super) fn shown(&self, path: &str) -> String {
-        format!("{}/{path}", self.path)
+        if path.is_empty() { self.path.clone() } else { format!("{}/{path}", self.path) }
     }
 
     /// The same without dots, for something that was opened; nothing when it is too long. Links are not followed: it

@@ -54,6 +54,8 @@ pub(super) enum Said {
 /// Answers of this seam's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
+    /// Not allowed.
+    NotPermitted,
     /// The path is longer, or its folders are deeper, than any may be.
     TooLong,
     /// The two paths lie in different parts.
@@ -113,13 +115,23 @@ fn note<C: Calls, T>(
         Said::NotPermitted if changes && read_only => format!("{} is read-only", mount.guest),
         Said::NotPermitted => format!("it leads out of {}", mount.guest),
         Said::NoAccess => "its permissions on the host forbid it".to_owned(),
-        Said::Usual if changes && action == WRITE && !writable => "it was opened for reading only".to_owned(),
+        Said::Usual if matches!(action, WRITE | SET_SIZE) && !writable => "it was opened for reading only".to_owned(),
         Said::Usual | Said::End => return,
     };
     files.shared.deny(Layer::Files, action, object, &reason);
 }
 
+// The two calls that need a descriptor opened for writing.
 const WRITE: &str = "write";
+const SET_SIZE: &str = "set_size";
+
+/// Refuses a call for a reason of this seam's own.
+fn forbid<C: Calls>(calls: &mut C, action: &'static str, at: At<'_>, reason: &str) -> C::Error {
+    if let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) {
+        calls.files().shared.deny(Layer::Files, action, &object, reason);
+    }
+    C::answer(Answer::NotPermitted)
+}
 
 /// The folder that the last part of a path lies in.
 fn above(path: &str) -> &str {
@@ -281,6 +293,9 @@ pub(super) fn symlink<C: Calls>(
 ) -> Result<(), C::Error> {
     if too_long(target.len()) {
         return Err(C::answer(Answer::TooLong));
+    }
+    if target.starts_with('/') && access(calls, at.fd) == Some(Access::Area) {
+        return Err(forbid(calls, "symlink", at, "a link may not be absolute"));
     }
     change(calls, "symlink", at, |calls, booked, object| {
         if booked { adding(calls, object, (0, 1), act) } else { act(calls) }
@@ -483,6 +498,6 @@ pub(super) fn set_size<C: Calls>(
         act(calls, plain)
     };
     drop(turn);
-    note(calls, WRITE, (fd, &object), true, &result);
+    note(calls, SET_SIZE, (fd, &object), true, &result);
     result
 }

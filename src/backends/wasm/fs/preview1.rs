@@ -110,6 +110,7 @@ impl Calls for Call<'_, '_> {
 
     fn answer(answer: Answer) -> Error {
         match answer {
+            Answer::NotPermitted => Errno::Perm,
             Answer::TooLong => Errno::Nametoolong,
             Answer::OtherDevice => Errno::Xdev,
             Answer::Unknown => Errno::Io,

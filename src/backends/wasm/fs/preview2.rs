@@ -92,6 +92,7 @@ impl Calls for Call<'_> {
 
     fn answer(answer: Answer) -> FsError {
         match answer {
+            Answer::NotPermitted => ErrorCode::NotPermitted,
             Answer::TooLong => ErrorCode::NameTooLong,
             Answer::OtherDevice => ErrorCode::CrossDevice,
             Answer::Unknown => ErrorCode::Io,
