@@ -58,6 +58,7 @@ mod wasm_refusals;
 mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
+mod workspace_mounts;
 #[cfg(unix)]
 mod workspace_outputs;
 #[cfg(unix)]
