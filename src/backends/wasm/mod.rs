@@ -26,7 +26,7 @@ use self::cache::CompileCache;
 use self::fs::Account;
 use crate::audit::Layer;
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Isolation, RuntimeCapabilities, Support};
+use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
     SkillRuntimeHandle, Termination,
@@ -70,6 +70,16 @@ impl SkillRuntime for WasmRuntime {
             processes: Support::Enforced,
             output: Support::Enforced,
             disk: Support::Enforced,
+            // A mount is opened by the handle that was checked, for which only Linux has a path.
+            mounts: if cfg!(target_os = "linux") {
+                MountCapabilities {
+                    read_only: Support::Enforced,
+                    read_write: Support::Enforced,
+                    without_delete: Support::Enforced,
+                }
+            } else {
+                MountCapabilities::NONE
+            },
             ..RuntimeCapabilities::none(Isolation::Wasm)
         }
     }

@@ -53,11 +53,22 @@ impl std::fmt::Display for Excess {
     }
 }
 
-/// What a count of the areas found.
+/// How what a guest adds is booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Booking {
+    /// It lies in the workspace, and is given back when it goes.
+    Held,
+    /// It lies in a folder of the host, where others remove things too: what was added stays booked.
+    Spent,
+}
+
+/// What a count of the workspace found.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     pub(super) bytes: u64,
     pub(super) entries: u64,
+    /// The part of it that lies in private copies.
+    pub(super) copied: (u64, u64),
     /// Each folder and the one it lies in; an area lies in itself.
     pub(super) folders: HashMap<u64, u64>,
 }
@@ -65,6 +76,10 @@ pub(super) struct Census {
 #[derive(Debug, Default)]
 struct State {
     held: Census,
+    /// Bytes and entries added to folders of the host.
+    spent: (u64, u64),
+    /// Bytes and entries that the private copies held before the first run; they are no guest's.
+    given: Option<(u64, u64)>,
     /// How often a file is open.
     open: HashMap<u64, u64>,
     /// Files without a name that are open, with their sizes.
@@ -72,23 +87,33 @@ struct State {
 }
 
 impl State {
-    fn charge(&mut self, bytes: u64, entries: u64, limits: (u64, u64)) -> Result<(), Excess> {
-        let (all_bytes, all_entries) =
-            (self.held.bytes.saturating_add(bytes), self.held.entries.saturating_add(entries));
+    fn charge(&mut self, kind: Booking, (bytes, entries): (u64, u64), limits: (u64, u64)) -> Result<(), Excess> {
+        let given = self.given.unwrap_or_default();
+        let all = |held: u64, spent: u64, more: u64| held.saturating_add(spent).saturating_add(more);
         // A call that adds nothing of a kind isn't refused for what is there already.
-        if bytes > 0 && all_bytes > limits.0 {
+        if bytes > 0 && all(self.held.bytes, self.spent.0, bytes) > limits.0.saturating_add(given.0) {
             return Err(Excess::Bytes(limits.0));
         }
-        if entries > 0 && all_entries > limits.1 {
+        if entries > 0 && all(self.held.entries, self.spent.1, entries) > limits.1.saturating_add(given.1) {
             return Err(Excess::Entries(limits.1));
         }
-        (self.held.bytes, self.held.entries) = (all_bytes, all_entries);
+        let (all_bytes, all_entries) = self.booked(kind);
+        *all_bytes = all_bytes.saturating_add(bytes);
+        *all_entries = all_entries.saturating_add(entries);
         Ok(())
     }
 
-    fn give_back(&mut self, bytes: u64, entries: u64) {
-        self.held.bytes = self.held.bytes.saturating_sub(bytes);
-        self.held.entries = self.held.entries.saturating_sub(entries);
+    fn give_back(&mut self, kind: Booking, bytes: u64, entries: u64) {
+        let (all_bytes, all_entries) = self.booked(kind);
+        *all_bytes = all_bytes.saturating_sub(bytes);
+        *all_entries = all_entries.saturating_sub(entries);
+    }
+
+    fn booked(&mut self, kind: Booking) -> (&mut u64, &mut u64) {
+        match kind {
+            Booking::Held => (&mut self.held.bytes, &mut self.held.entries),
+            Booking::Spent => (&mut self.spent.0, &mut self.spent.1),
+        }
     }
 
     /// Folders above one, up to its area. Nothing for a folder that isn't known.
@@ -128,9 +153,13 @@ impl Account {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The most that is worth counting: bytes and entries.
-    pub(super) fn limits(&self) -> (u64, u64) {
-        self.limits
+    /// The most that is worth counting: bytes and entries. The first count, before any guest ran, is of what the host
+    /// staged, which is bounded.
+    pub(super) fn worth_counting(&self) -> (u64, u64) {
+        let given = self.state().given;
+        given.map_or((u64::MAX, u64::MAX), |given| {
+            (self.limits.0.saturating_add(given.0), self.limits.1.saturating_add(given.1))
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,31 +169,36 @@ impl Account {
     /// Puts a fresh count in the place of what is kept. Open files without a name are in no count, so they are added.
     pub(super) fn counted(&self, census: Census) {
         let mut state = self.state();
+        state.given.get_or_insert(census.copied);
         state.held = census;
         let orphans = state.orphans.values().fold(0_u64, |sum, size| sum.saturating_add(*size));
         state.held.bytes = state.held.bytes.saturating_add(orphans);
     }
 
     /// Books something new.
-    pub(super) fn add(&self, bytes: u64, entries: u64) -> Result<(), Excess> {
-        self.state().charge(bytes, entries, self.limits)
+    pub(super) fn add(&self, kind: Booking, bytes: u64, entries: u64) -> Result<(), Excess> {
+        self.state().charge(kind, (bytes, entries), self.limits)
     }
 
     /// Gives back what was booked for a call that failed.
-    pub(super) fn give_back(&self, bytes: u64, entries: u64) {
-        self.state().give_back(bytes, entries);
+    pub(super) fn give_back(&self, kind: Booking, bytes: u64, entries: u64) {
+        self.state().give_back(kind, bytes, entries);
     }
 
     /// Books that a file goes from one size to another. Less than before is given back, so book that afterwards.
-    pub(super) fn resize(&self, file: &Stat, size: u64) -> Result<(), Excess> {
+    pub(super) fn resize(&self, kind: Booking, file: &Stat, size: u64) -> Result<(), Excess> {
         let mut state = self.state();
-        let names = file.links.max(1);
+        let names = match kind {
+            Booking::Held => file.links.max(1),
+            // Its other names are the host's.
+            Booking::Spent => 1,
+        };
         if size > file.size {
-            state.charge((size - file.size).saturating_mul(names), 0, self.limits)?;
+            state.charge(kind, ((size - file.size).saturating_mul(names), 0), self.limits)?;
         } else {
-            state.give_back((file.size - size).saturating_mul(names), 0);
+            state.give_back(kind, (file.size - size).saturating_mul(names), 0);
         }
-        if let Some(held) = state.orphans.get_mut(&file.id) {
+        if kind == Booking::Held && let Some(held) = state.orphans.get_mut(&file.id) {
             *held = size;
         }
         Ok(())
@@ -181,7 +215,7 @@ impl Account {
             Kind::File => gone.size,
             Kind::Folder | Kind::Link | Kind::Special => 0,
         };
-        state.give_back(bytes, 1);
+        state.give_back(Booking::Held, bytes, 1);
     }
 
     /// How deep something in this folder lies: 1 in an area itself.
@@ -219,7 +253,7 @@ impl Account {
     pub(super) fn folder_is_gone(&self, folder: u64) {
         let mut state = self.state();
         state.held.folders.remove(&folder);
-        state.give_back(0, 1);
+        state.give_back(Booking::Held, 0, 1);
     }
 
     /// Books that a file was opened, until the returned value is dropped.
@@ -241,13 +275,6 @@ pub(super) struct Opened {
     file: u64,
 }
 
-impl Opened {
-    /// The file.
-    pub(super) fn file(&self) -> u64 {
-        self.file
-    }
-}
-
 impl Clone for Opened {
     fn clone(&self) -> Self {
         self.account.opened(self.file)
@@ -262,7 +289,7 @@ impl Drop for Opened {
         if *count == 0 {
             state.open.remove(&self.file);
             if let Some(size) = state.orphans.remove(&self.file) {
-                state.give_back(size, 0);
+                state.give_back(Booking::Held, size, 0);
             }
         }
     }
@@ -270,6 +297,7 @@ impl Drop for Opened {
 
 #[cfg(test)]
 mod tests {
+    use super::Booking::{Held, Spent};
     use super::*;
 
     fn account(disk: u64, files: u64) -> Arc<Account> {
@@ -285,13 +313,13 @@ mod tests {
     #[test]
     fn growth_is_held_to_the_limit_and_given_back() {
         let account = account(100, 2);
-        account.add(0, 1).unwrap();
-        account.resize(&file(9, 0, 1), 100).unwrap();
-        assert_eq!(account.resize(&file(9, 100, 1), 101), Err(Excess::Bytes(100)));
-        assert_eq!(account.resize(&file(9, 100, 1), u64::MAX), Err(Excess::Bytes(100)));
-        account.resize(&file(9, 100, 1), 40).unwrap();
-        account.add(60, 1).unwrap();
-        assert_eq!(account.add(0, 1), Err(Excess::Entries(2)));
+        account.add(Held, 0, 1).unwrap();
+        account.resize(Held, &file(9, 0, 1), 100).unwrap();
+        assert_eq!(account.resize(Held, &file(9, 100, 1), 101), Err(Excess::Bytes(100)));
+        assert_eq!(account.resize(Held, &file(9, 100, 1), u64::MAX), Err(Excess::Bytes(100)));
+        account.resize(Held, &file(9, 100, 1), 40).unwrap();
+        account.add(Held, 60, 1).unwrap();
+        assert_eq!(account.add(Held, 0, 1), Err(Excess::Entries(2)));
         account.unlinked(&file(9, 40, 1));
         assert_eq!(account.figures(), (60, 1));
     }
@@ -299,10 +327,10 @@ mod tests {
     #[test]
     fn each_name_of_a_file_counts() {
         let account = account(100, 10);
-        account.add(40, 2).unwrap();
+        account.add(Held, 40, 2).unwrap();
         // Two names of 20 bytes each; 30 more make 100.
-        account.resize(&file(9, 20, 2), 50).unwrap();
-        assert_eq!(account.resize(&file(9, 50, 2), 51), Err(Excess::Bytes(100)));
+        account.resize(Held, &file(9, 20, 2), 50).unwrap();
+        assert_eq!(account.resize(Held, &file(9, 50, 2), 51), Err(Excess::Bytes(100)));
         account.unlinked(&file(9, 50, 2));
         assert_eq!(account.figures(), (50, 1));
         account.unlinked(&file(9, 50, 1));
@@ -312,14 +340,14 @@ mod tests {
     #[test]
     fn a_removed_file_counts_until_nobody_has_it_open() {
         let account = account(100, 10);
-        account.add(80, 1).unwrap();
+        account.add(Held, 80, 1).unwrap();
         let (first, second) = (account.opened(9), account.opened(9));
         account.unlinked(&file(9, 80, 1));
         assert_eq!(account.figures(), (80, 0));
         // It may still grow and shrink, and a fresh count, which can't see it, doesn't forget it.
-        account.resize(&file(9, 80, 0), 100).unwrap();
-        assert_eq!(account.resize(&file(9, 100, 0), 101), Err(Excess::Bytes(100)));
-        account.resize(&file(9, 100, 0), 60).unwrap();
+        account.resize(Held, &file(9, 80, 0), 100).unwrap();
+        assert_eq!(account.resize(Held, &file(9, 100, 0), 101), Err(Excess::Bytes(100)));
+        account.resize(Held, &file(9, 100, 0), 60).unwrap();
         account.counted(Census { bytes: 5, ..Census::default() });
         assert_eq!(account.figures(), (65, 0));
         drop(first);
@@ -340,5 +368,25 @@ mod tests {
         assert_eq!((account.depth_in(12), account.height(2)), (Some(5), 5));
         account.folder_is_gone(12);
         assert_eq!((account.depth_in(12), account.height(10)), (None, 2));
+    }
+
+    #[test]
+    fn what_is_added_to_host_folders_stays_booked_and_private_copies_are_given() {
+        let account = Account::new(&Limits { disk: 100, files: 5, ..Limits::default() });
+        account.counted(Census { bytes: 1_000, entries: 50, copied: (1_000, 50), ..Census::default() });
+        account.resize(Spent, &file(9, 500, 3), 560).unwrap();
+        assert_eq!(account.resize(Held, &file(8, 0, 1), 41), Err(Excess::Bytes(100)));
+        account.resize(Held, &file(8, 0, 1), 40).unwrap();
+        account.add(Spent, 0, 5).unwrap();
+        assert_eq!(account.add(Held, 0, 1), Err(Excess::Entries(5)));
+        // A new count finds what guests left, and knows nothing of the host's folders.
+        account.counted(Census { bytes: 900, entries: 49, copied: (900, 49), ..Census::default() });
+        account.resize(Held, &file(8, 0, 1), 140).unwrap();
+        assert_eq!(account.resize(Held, &file(8, 140, 1), 141), Err(Excess::Bytes(100)));
+        account.add(Held, 0, 1).unwrap();
+        assert_eq!(account.add(Spent, 0, 1), Err(Excess::Entries(5)));
+        // What failed is given back.
+        account.give_back(Spent, 0, 1);
+        account.add(Spent, 0, 1).unwrap();
     }
 }

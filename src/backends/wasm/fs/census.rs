@@ -1,4 +1,4 @@
-//! Counts what lies in the writable areas, through the engine's own calls, so that folders have the same names (ids)
+//! Counts what lies in the writable parts of the workspace, through the engine's own calls, so that folders have the same names (ids)
 //! here as in the calls of guests.
 //!
 //! Must be called with the account's turn, or before the run. Invariant: it stops soon after the limits, whatever lies
@@ -14,7 +14,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime::component::Resource;
 
 use super::account::Census;
-use super::files::Files;
+use super::files::{Access, Files};
 use super::now;
 
 /// Counts, and gives the figures to the account.
@@ -24,8 +24,13 @@ pub(super) fn count(wasi: &mut WasiP1Ctx, files: &Files) -> wasmtime::Result<()>
     let mut census = Census::default();
     let mut counted = Ok(());
     for (root, guest) in roots {
-        if counted.is_ok() && files.areas().any(|area| area == guest) {
-            counted = area(&mut view, &root, files.shared.account.limits(), &mut census);
+        if counted.is_ok() && let Some(access) = files.counted(&guest) {
+            let before = (census.bytes, census.entries);
+            counted = part(&mut view, &root, files.shared.account.worth_counting(), &mut census);
+            if access == Access::Copied {
+                census.copied.0 += census.bytes - before.0;
+                census.copied.1 += census.entries - before.1;
+            }
         }
         HostDescriptor::drop(&mut view, root)?;
     }
@@ -34,9 +39,9 @@ pub(super) fn count(wasi: &mut WasiP1Ctx, files: &Files) -> wasmtime::Result<()>
     Ok(())
 }
 
-/// Counts one area. Folders are opened one at a time, by their path from the area: they are no links, and nobody moves
+/// Counts one part. Folders are opened one at a time, by their path from its root: they are no links, and nobody moves
 /// them meanwhile.
-fn area(
+fn part(
     view: &mut WasiFilesystemCtxView<'_>,
     root: &Resource<Descriptor>,
     limits: (u64, u64),

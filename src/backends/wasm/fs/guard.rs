@@ -1,14 +1,14 @@
 //! What is decided about each file call, once for both previews.
 //!
 //! Each function takes the call itself as `act` and does four things round it: it looks at what the call is about,
-//! books what the call may add, lets the call happen, and corrects the booking by what came of it. What the engine's own
-//! implementation refuses (paths that lead out, writes in read-only parts) becomes an audit event here.
+//! books what the call may add, lets the call happen, and corrects the booking by what came of it. What is refused
+//! becomes an audit event (`rules.rs`).
 //!
 //! Invariant: a call that changes files is never made without its booking, and never without the account's turn.
 
-use super::account::{Kind, MAX_FOLDERS_DEEP, Stat};
+use super::account::{Booking, Kind, Stat};
 use super::files::{Access, Files, MAX_PATH_BYTES, Place};
-use crate::audit::Layer;
+use super::rules::{Change, SET_SIZE, WRITE, access, bounded, forbid, note, permitted, straight};
 
 /// The calls of one preview: what `act` works on, and how it says no.
 pub(super) trait Calls {
@@ -21,7 +21,7 @@ pub(super) trait Calls {
     fn stat(&mut self, fd: u32) -> Result<Stat, Self::Error>;
     /// Looks at what a path leads to.
     fn stat_at(&mut self, fd: u32, path: &str, links: Links) -> Result<Stat, Self::Error>;
-    /// Counts the writable areas anew.
+    /// Counts the writable parts of the workspace anew.
     fn count(&mut self) -> Result<(), Self::Error>;
     /// What kind of refusal an error of the engine is.
     fn said(error: &Self::Error) -> Said;
@@ -88,49 +88,16 @@ pub(super) enum Start {
     End,
 }
 
+/// Which size a file is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Exactly(u64),
+    AtLeast(u64),
+}
+
 /// A path that is longer than any the host takes is answered before it is copied or looked at.
 pub(super) fn too_long(bytes: usize) -> bool {
     bytes > MAX_PATH_BYTES
-}
-
-fn access<C: Calls>(calls: &mut C, fd: u32) -> Option<Access> {
-    let mount = calls.place(fd)?.mount;
-    Some(calls.files().mount(mount)?.access)
-}
-
-/// Writes the event of a call that was refused.
-fn note<C: Calls, T>(
-    calls: &mut C,
-    action: &'static str,
-    (fd, object): (u32, &str),
-    changes: bool,
-    result: &Result<T, C::Error>,
-) {
-    let Err(error) = result else { return };
-    let Some((mount, writable)) = calls.place(fd).map(|place| (place.mount, place.writable)) else { return };
-    let files = calls.files();
-    let Some(mount) = files.mount(mount) else { return };
-    let read_only = mount.access == Access::ReadOnly;
-    let reason = match C::said(error) {
-        Said::NotPermitted if changes && read_only => format!("{} is read-only", mount.guest),
-        Said::NotPermitted => format!("it leads out of {}", mount.guest),
-        Said::NoAccess => "its permissions on the host forbid it".to_owned(),
-        Said::Usual if matches!(action, WRITE | SET_SIZE) && !writable => "it was opened for reading only".to_owned(),
-        Said::Usual | Said::End => return,
-    };
-    files.shared.deny(Layer::Files, action, object, &reason);
-}
-
-// The two calls that need a descriptor opened for writing.
-const WRITE: &str = "write";
-const SET_SIZE: &str = "set_size";
-
-/// Refuses a call for a reason of this seam's own.
-fn forbid<C: Calls>(calls: &mut C, action: &'static str, at: At<'_>, reason: &str) -> C::Error {
-    if let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) {
-        calls.files().shared.deny(Layer::Files, action, &object, reason);
-    }
-    C::answer(Answer::NotPermitted)
 }
 
 /// The folder that the last part of a path lies in.
@@ -151,60 +118,60 @@ pub(super) fn look<C: Calls, T>(
     act: impl FnOnce(&mut C) -> Result<T, C::Error>,
 ) -> Result<T, C::Error> {
     let result = act(calls);
-    if result.is_err() && let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) {
+    if result.is_err()
+        && let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path))
+    {
         note(calls, action, (at.fd, &object), false, &result);
     }
     result
 }
 
-/// A call that changes something which costs no room, such as times.
-pub(super) fn touch<C: Calls>(
-    calls: &mut C,
-    action: &'static str,
-    at: At<'_>,
-    act: impl FnOnce(&mut C) -> Result<(), C::Error>,
-) -> Result<(), C::Error> {
-    let result = act(calls);
-    if result.is_err() && let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) {
-        note(calls, action, (at.fd, &object), true, &result);
-    }
-    result
-}
-
-/// Wraps a change: the part must be an area with an account for `booked` to be used; elsewhere the engine refuses.
+/// A change with one path: `act` is told how it is booked, and the path for messages.
 fn change<C: Calls, T>(
     calls: &mut C,
     action: &'static str,
-    at: At<'_>,
-    act: impl FnOnce(&mut C, bool, &str) -> Result<T, C::Error>,
+    (at, change): (At<'_>, Change),
+    act: impl FnOnce(&mut C, Option<Booking>, &str) -> Result<T, C::Error>,
 ) -> Result<T, C::Error> {
-    let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) else { return act(calls, false, at.path) };
-    let booked = access(calls, at.fd) == Some(Access::Area);
+    let Some(object) = calls.place(at.fd).map(|place| place.shown(at.path)) else { return act(calls, None, at.path) };
+    let booking = access(calls, at.fd).and_then(Access::booking);
     let shared = calls.files().shared.clone();
-    let turn = booked.then(|| shared.account.turn());
-    let result = act(calls, booked, &object);
+    let turn = booking.map(|_| shared.account.turn());
+    let result = permitted(calls, (action, &object), at, change).and_then(|()| act(calls, booking, &object));
     drop(turn);
     note(calls, action, (at.fd, &object), true, &result);
     result
 }
 
-/// Books new entries before a call and gives them back when the call didn't make them.
+/// Changes the times of something. They cost no room.
+pub(super) fn set_times<C: Calls>(
+    calls: &mut C,
+    at: At<'_>,
+    links: Links,
+    act: impl FnOnce(&mut C) -> Result<(), C::Error>,
+) -> Result<(), C::Error> {
+    change(calls, "set_times", (at, Change::Content(links)), |calls, _, _| act(calls))
+}
+
+/// Books something new before a call and gives it back when the call didn't make it.
 fn adding<C: Calls, T>(
     calls: &mut C,
-    object: &str,
+    (object, booking): (&str, Option<Booking>),
     (bytes, entries): (u64, u64),
     act: impl FnOnce(&mut C) -> Result<T, C::Error>,
 ) -> Result<T, C::Error> {
+    let Some(booking) = booking else { return act(calls) };
     let shared = calls.files().shared.clone();
-    shared.account.add(bytes, entries).map_err(|excess| C::end(shared.exceed(object, excess)))?;
+    shared.account.add(booking, bytes, entries).map_err(|excess| C::end(shared.exceed(object, excess)))?;
     let result = act(calls);
     if result.as_ref().is_err_and(|error| C::said(error) != Said::End) {
-        shared.account.give_back(bytes, entries);
+        shared.account.give_back(booking, bytes, entries);
     }
     result
 }
 
-/// The folder that a new folder will lie in. One that isn't known was made by the host since the last count.
+/// A folder of the workspace, and how deep something in it lies. One that isn't known was made by the host since the
+/// last count.
 fn known_folder<C: Calls>(calls: &mut C, fd: u32, path: &str) -> Result<(u64, usize), C::Error> {
     let folder = calls.stat_at(fd, path, Links::Followed)?.id;
     let account = calls.files().shared.account.clone();
@@ -215,29 +182,19 @@ fn known_folder<C: Calls>(calls: &mut C, fd: u32, path: &str) -> Result<(u64, us
     Ok((folder, depth))
 }
 
-/// Refuses folders that would lie too deep.
-fn bounded<C: Calls>(calls: &mut C, object: &str, depth: usize) -> Result<(), C::Error> {
-    if depth <= MAX_FOLDERS_DEEP {
-        return Ok(());
-    }
-    let reason = format!("folders may lie {MAX_FOLDERS_DEEP} deep");
-    calls.files().shared.deny(Layer::Limit, "depth_limit", object, &reason);
-    Err(C::answer(Answer::TooLong))
-}
-
 /// Makes a folder.
 pub(super) fn create_folder<C: Calls>(
     calls: &mut C,
     at: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    change(calls, "create_folder", at, |calls, booked, object| {
-        if !booked {
-            return act(calls);
+    change(calls, "create_folder", (at, Change::Folder), |calls, booking, object| {
+        if booking != Some(Booking::Held) {
+            return adding(calls, (object, booking), (0, 1), act);
         }
         let (folder, depth) = known_folder(calls, at.fd, above(at.path))?;
         bounded(calls, object, depth)?;
-        adding(calls, object, (0, 1), act)?;
+        adding(calls, (object, booking), (0, 1), act)?;
         match calls.stat_at(at.fd, at.path, Links::Seen) {
             Ok(made) if made.kind == Kind::Folder => {
                 calls.files().shared.account.folder_is_in(made.id, folder);
@@ -248,37 +205,24 @@ pub(super) fn create_folder<C: Calls>(
     })
 }
 
-/// Removes a folder.
-pub(super) fn remove_folder<C: Calls>(
+/// Removes a folder, or a name of a file or link.
+pub(super) fn remove<C: Calls>(
     calls: &mut C,
+    action: &'static str,
     at: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    change(calls, "remove_folder", at, |calls, booked, _| {
-        let before = if booked { calls.stat_at(at.fd, at.path, Links::Seen).ok() } else { None };
-        act(calls)?;
-        match before {
-            Some(gone) if gone.kind == Kind::Folder => calls.files().shared.account.folder_is_gone(gone.id),
-            Some(_) | None if booked => calls.count()?,
-            Some(_) | None => {}
+    change(calls, action, (at, Change::Go), |calls, booking, _| {
+        if booking != Some(Booking::Held) {
+            return act(calls);
         }
-        Ok(())
-    })
-}
-
-/// Removes a name of a file or link.
-pub(super) fn remove_file<C: Calls>(
-    calls: &mut C,
-    at: At<'_>,
-    act: impl FnOnce(&mut C) -> Result<(), C::Error>,
-) -> Result<(), C::Error> {
-    change(calls, "remove_file", at, |calls, booked, _| {
-        let before = if booked { calls.stat_at(at.fd, at.path, Links::Seen).ok() } else { None };
+        let before = calls.stat_at(at.fd, at.path, Links::Seen).ok();
         act(calls)?;
+        let account = &calls.files().shared.account;
         match before {
-            Some(gone) if gone.kind != Kind::Folder => calls.files().shared.account.unlinked(&gone),
-            Some(_) | None if booked => calls.count()?,
-            Some(_) | None => {}
+            Some(gone) if gone.kind == Kind::Folder => account.folder_is_gone(gone.id),
+            Some(gone) => account.unlinked(&gone),
+            None => calls.count()?,
         }
         Ok(())
     })
@@ -291,35 +235,43 @@ pub(super) fn symlink<C: Calls>(
     at: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    if too_long(target.len()) {
-        return Err(C::answer(Answer::TooLong));
-    }
-    if target.starts_with('/') && access(calls, at.fd) == Some(Access::Area) {
-        return Err(forbid(calls, "symlink", at, "a link may not be absolute"));
-    }
-    change(calls, "symlink", at, |calls, booked, object| {
-        if booked { adding(calls, object, (0, 1), act) } else { act(calls) }
+    change(calls, "symlink", (at, Change::Appear), |calls, booking, object| {
+        if booking.is_some() && target.starts_with('/') {
+            return Err(forbid(calls, "symlink", object, "a link may not be absolute"));
+        }
+        adding(calls, (object, booking), (0, 1), act)
     })
 }
 
-/// Both ends of a call with two paths: whether both lie in areas, or the answer that they don't belong together.
-fn pair<C: Calls, T>(
+/// A change with two paths.
+fn pair<C: Calls>(
     calls: &mut C,
     action: &'static str,
-    (from, to): (At<'_>, At<'_>),
-    act: impl FnOnce(&mut C, bool, &str) -> Result<T, C::Error>,
-) -> Result<T, C::Error> {
-    let shown = |calls: &mut C, at: At<'_>| calls.place(at.fd).map(|place| place.shown(at.path));
-    let (Some(source), Some(target)) = (shown(calls, from), shown(calls, to)) else { return act(calls, false, "") };
-    let object = format!("{source} to {target}");
-    let ends = (access(calls, from.fd), access(calls, to.fd));
-    let booked = ends == (Some(Access::Area), Some(Access::Area));
+    (from, to): ((At<'_>, Change), (At<'_>, Change)),
+    act: impl FnOnce(&mut C, Option<Booking>, &str) -> Result<(), C::Error>,
+) -> Result<(), C::Error> {
+    let shown = |calls: &mut C, at: At<'_>| calls.place(at.fd).map(|place| (place.mount, place.shown(at.path)));
+    let (Some(source), Some(target)) = (shown(calls, from.0), shown(calls, to.0)) else {
+        return act(calls, None, "");
+    };
+    let object = format!("{} to {}", source.1, target.1);
+    let (Some(first), Some(second)) = (access(calls, from.0.fd), access(calls, to.0.fd)) else {
+        return act(calls, None, &object);
+    };
+    let both = first.booking().and(second.booking());
+    let booking = if first.booking() == second.booking() { both } else { None };
     let shared = calls.files().shared.clone();
-    let turn = booked.then(|| shared.account.turn());
-    let result = act(calls, booked, &object);
+    let turn = both.map(|_| shared.account.turn());
+    let result = if both.is_some() && source.0 != target.0 && !first.moves_to(second) {
+        Err(C::answer(Answer::OtherDevice))
+    } else {
+        permitted(calls, (action, &object), from.0, from.1)
+            .and_then(|()| permitted(calls, (action, &object), to.0, to.1))
+            .and_then(|()| act(calls, booking, &object))
+    };
     drop(turn);
     // The event names the end that forbids it.
-    let fd = if ends.0 == Some(Access::ReadOnly) || ends.1 != Some(Access::ReadOnly) { from.fd } else { to.fd };
+    let fd = if first.read_only() || !second.read_only() { from.0.fd } else { to.0.fd };
     note(calls, action, (fd, &object), true, &result);
     result
 }
@@ -331,13 +283,13 @@ pub(super) fn link<C: Calls>(
     to: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    pair(calls, "link", (from, to), |calls, booked, object| {
-        if !booked {
-            return act(calls);
+    pair(calls, "link", ((from, Change::Link), (to, Change::Appear)), |calls, booking, object| {
+        let mut bytes = 0;
+        if booking == Some(Booking::Held) {
+            let file = calls.stat_at(from.fd, from.path, Links::Seen)?;
+            bytes = if file.kind == Kind::File { file.size } else { 0 };
         }
-        let file = calls.stat_at(from.fd, from.path, Links::Seen)?;
-        let bytes = if file.kind == Kind::File { file.size } else { 0 };
-        adding(calls, object, (bytes, 1), act)
+        adding(calls, (object, booking), (bytes, 1), act)
     })
 }
 
@@ -348,8 +300,8 @@ pub(super) fn rename<C: Calls>(
     to: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    pair(calls, "rename", (from, to), |calls, booked, object| {
-        if !booked {
+    pair(calls, "rename", ((from, Change::Go), (to, Change::Appear)), |calls, booking, object| {
+        if booking != Some(Booking::Held) {
             return act(calls);
         }
         let moved = calls.stat_at(from.fd, from.path, Links::Seen)?;
@@ -386,33 +338,79 @@ pub(super) fn open<C: Calls>(
     let Some(place) = calls.place(at.fd) else { return act(calls) };
     let (mount, object) = (place.mount, place.shown(at.path));
     let path = place.joined(at.path).ok_or_else(|| C::answer(Answer::TooLong))?;
-    let booked = access(calls, at.fd) == Some(Access::Area);
-    let shared = calls.files().shared.clone();
+    let access = access(calls, at.fd);
+    let booking = access.and_then(Access::booking);
     let changes = how.create || how.cut || how.write;
+    let shared = calls.files().shared.clone();
     // A file that is only looked at is counted as open all the same, and that too must not fall between the look and the
     // booking of somebody who removes it.
-    let turn = booked.then(|| shared.account.turn());
-    let before = if booked && (how.create || how.cut) { calls.stat_at(at.fd, at.path, how.links).ok() } else { None };
-    let new = booked && how.create && before.is_none();
-    let result = if new { adding(calls, &object, (0, 1), act) } else { act(calls) };
-    if let Ok(fd) = result {
+    let turn = booking.map(|_| shared.account.turn());
+    let result = openable(calls, at, (how, changes), (access, &object)).and_then(|()| {
+        let looks = booking.is_some() && (how.create || how.cut);
+        let before = if looks { calls.stat_at(at.fd, at.path, how.links).ok() } else { None };
+        let new = if how.create && before.is_none() { booking } else { None };
+        // Only where names matter.
+        let straight = !matches!(access, Some(Access::Host(_))) || straight(calls, at, how.links);
+        let fd = adding(calls, (&object, new), (0, 1), act)?;
         let mut open = None;
-        if booked {
+        if booking == Some(Booking::Held) {
             // Without its place, what is written to it would be nobody's.
             let opened = calls.stat(fd).map_err(|_| C::end(wasmtime::Error::msg("an open file can't be looked at")))?;
             if opened.kind == Kind::File {
                 open = Some(shared.account.opened(opened.id));
-                if how.cut && let Some(before) = before.filter(|before| before.id == opened.id) {
+                if how.cut
+                    && let Some(before) = before.filter(|before| before.id == opened.id)
+                {
                     // Less is never refused.
-                    let _ = shared.account.resize(&before, opened.size.min(before.size));
+                    let _ = shared.account.resize(Booking::Held, &before, opened.size.min(before.size));
                 }
             }
         }
-        calls.keep(fd, Place { mount, path, writable: changes, append: how.append, open });
-    }
+        calls.keep(fd, Place { mount, path, straight, writable: changes, append: how.append, open });
+        Ok(fd)
+    });
     drop(turn);
     note(calls, "open", (at.fd, &object), changes, &result);
     result
+}
+
+/// Refuses what can't be opened in a folder of the host: opening a pipe waits for somebody at its other end, for ever.
+fn openable<C: Calls>(
+    calls: &mut C,
+    at: At<'_>,
+    (how, changes): (Open, bool),
+    (access, object): (Option<Access>, &str),
+) -> Result<(), C::Error> {
+    match access {
+        None | Some(Access::Staged | Access::Area | Access::Copied) => return Ok(()),
+        Some(Access::Shown | Access::Host(_)) => {}
+    }
+    let found = calls.stat_at(at.fd, at.path, how.links).ok();
+    if found.is_some_and(|found| found.kind == Kind::Special) {
+        return Err(forbid(calls, "open", object, "it is a pipe, a socket or a device"));
+    }
+    if !changes {
+        return Ok(());
+    }
+    permitted(calls, ("open", object), at, Change::Content(how.links))
+}
+
+/// What is open for writing: its path for messages, and how it is booked.
+fn written<C: Calls>(calls: &mut C, fd: u32) -> Option<(String, Option<Booking>)> {
+    let (object, writable) = calls.place(fd).map(|place| (place.path.clone(), place.writable))?;
+    // The host refuses a write to what wasn't opened for it.
+    let booking = access(calls, fd).and_then(Access::booking).filter(|_| writable);
+    Some((object, booking))
+}
+
+fn resize<C: Calls>(
+    calls: &mut C,
+    (object, booking): (&str, Booking),
+    file: &Stat,
+    size: u64,
+) -> Result<(), C::Error> {
+    let shared = calls.files().shared.clone();
+    shared.account.resize(booking, file, size).map_err(|excess| C::end(shared.exceed(object, excess)))
 }
 
 /// Writes to an open file; `act` says how many bytes were taken.
@@ -423,20 +421,18 @@ pub(super) fn write<C: Calls, N: Copy + Into<u64>>(
     length: u64,
     act: impl FnOnce(&mut C) -> Result<N, C::Error>,
 ) -> Result<N, C::Error> {
-    let place = calls.place(fd).map(|place| (place.path.clone(), place.writable));
-    let Some((object, writable)) = place else { return act(calls) };
-    // The host refuses a write to what wasn't opened for it.
-    let booked = writable && access(calls, fd) == Some(Access::Area);
+    let Some((object, booking)) = written(calls, fd) else { return act(calls) };
     let shared = calls.files().shared.clone();
-    let turn = booked.then(|| shared.account.turn());
-    let result = if booked && length > 0 {
+    let turn = booking.map(|_| shared.account.turn());
+    let body = |calls: &mut C| {
+        let Some(booking) = booking.filter(|_| length > 0) else { return act(calls) };
         let file = calls.stat(fd)?;
         let begin = match start {
             Start::At(begin) => begin,
             Start::End => file.size,
         };
         let planned = begin.saturating_add(length).max(file.size);
-        resize(calls, &object, &file, planned)?;
+        resize(calls, (&object, booking), &file, planned)?;
         let result = act(calls);
         let size = match &result {
             Ok(count) => begin.saturating_add((*count).into()).max(file.size),
@@ -444,26 +440,13 @@ pub(super) fn write<C: Calls, N: Copy + Into<u64>>(
             // A write that failed took nothing.
             Err(_) => file.size,
         };
-        resize(calls, &object, &Stat { size: planned, ..file }, size.min(planned))?;
+        resize(calls, (&object, booking), &Stat { size: planned, ..file }, size.min(planned))?;
         result
-    } else {
-        act(calls)
     };
+    let result = body(calls);
     drop(turn);
     note(calls, WRITE, (fd, &object), true, &result);
     result
-}
-
-fn resize<C: Calls>(calls: &mut C, object: &str, file: &Stat, size: u64) -> Result<(), C::Error> {
-    let shared = calls.files().shared.clone();
-    shared.account.resize(file, size).map_err(|excess| C::end(shared.exceed(object, excess)))
-}
-
-/// Which size a file is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
-    Exactly(u64),
-    AtLeast(u64),
 }
 
 /// Gives an open file another size; `act` is told which.
@@ -474,29 +457,27 @@ pub(super) fn set_size<C: Calls>(
     act: impl FnOnce(&mut C, u64) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
     let (Size::Exactly(plain) | Size::AtLeast(plain)) = size;
-    let place = calls.place(fd).map(|place| (place.path.clone(), place.writable));
-    let Some((object, writable)) = place else { return act(calls, plain) };
-    let booked = writable && access(calls, fd) == Some(Access::Area);
+    let Some((object, booking)) = written(calls, fd) else { return act(calls, plain) };
     let shared = calls.files().shared.clone();
-    let turn = booked.then(|| shared.account.turn());
-    let result = if booked {
+    let turn = booking.map(|_| shared.account.turn());
+    let body = |calls: &mut C| {
+        let Some(booking) = booking else { return act(calls, plain) };
         let file = calls.stat(fd)?;
         let size = match size {
             Size::Exactly(size) => size,
             Size::AtLeast(size) => size.max(file.size),
         };
-        resize(calls, &object, &file, size.max(file.size))?;
+        resize(calls, (&object, booking), &file, size.max(file.size))?;
         let result = act(calls, size);
         let failed = result.as_ref().is_err_and(|error| C::said(error) != Said::End);
         if failed && size > file.size {
-            resize(calls, &object, &Stat { size, ..file }, file.size)?;
-        } else if result.is_ok() && size < file.size {
-            resize(calls, &object, &file, size)?;
+            resize(calls, (&object, booking), &Stat { size, ..file }, file.size)?;
+        } else if result.is_ok() && size < file.size && booking == Booking::Held {
+            resize(calls, (&object, booking), &file, size)?;
         }
         result
-    } else {
-        act(calls, plain)
     };
+    let result = body(calls);
     drop(turn);
     note(calls, SET_SIZE, (fd, &object), true, &result);
     result

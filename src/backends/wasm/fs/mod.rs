@@ -1,10 +1,10 @@
 //! The seam over the file calls of WASI: every call of a guest that opens, writes, makes, moves or removes something
 //! passes here, on both previews, before the engine's own implementation does the work.
 //!
-//! `guard.rs` decides, once for both; `preview1.rs` and `preview2.rs` only translate; `account.rs` keeps what lies in
-//! the writable areas; `census.rs` counts what lies there when a run begins.
+//! `guard.rs` leads each call, once for both; `rules.rs` says what is refused; `preview1.rs` and `preview2.rs` only
+//! translate; `account.rs` keeps what lies in the writable parts; `census.rs` counts it when a run begins.
 //!
-//! Invariants: what guests leave never exceeds the policy's bytes and files, and no folder lies deeper than the host
+//! Invariants: what guests leave in the workspace never exceeds the policy's bytes and files, and no folder lies deeper than the host
 //! collects and removes; a refused call is one audit event, written before the guest has its answer.
 
 mod account;
@@ -13,12 +13,13 @@ mod files;
 mod guard;
 mod preview1;
 mod preview2;
+mod rules;
 mod stream;
 
 use std::task::{Context, Poll, Waker};
 
 pub(super) use self::account::Account;
-pub(super) use self::files::{Access, Files, Mount};
+pub(super) use self::files::{Access, Files, HostFolder, Mount, Removal};
 pub(super) use self::preview2::GuardedFiles;
 
 /// The result of a file call. Such calls never wait: the guest has a thread of its own, on which they block

@@ -137,6 +137,10 @@ fn path(memory: &GuestMemory<'_>, path: GuestPtr<str>) -> Result<String> {
     Ok(memory.as_cow_str(path)?.into_owned())
 }
 
+fn links(flags: Lookupflags) -> Links {
+    if flags.contains(Lookupflags::SYMLINK_FOLLOW) { Links::Followed } else { Links::Seen }
+}
+
 /// How much the engine will write: it takes the first buffer that isn't empty.
 fn length(memory: &GuestMemory<'_>, buffers: CiovecArray) -> Result<u64> {
     if buffers.len() > MAX_BUFFERS {
@@ -254,7 +258,7 @@ impl WasiSnapshotPreview1 for Guest {
         modified: Timestamp,
         flags: Fstflags,
     ) -> Result<()> {
-        guard::touch(&mut self.call(memory), "set_times", At { fd: fd.into(), path: "" }, |call| {
+        guard::set_times(&mut self.call(memory), At { fd: fd.into(), path: "" }, Links::Seen, |call| {
             at_once(call.wasi.fd_filestat_set_times(call.memory, fd, accessed, modified, flags))
         })
     }
@@ -340,7 +344,7 @@ impl WasiSnapshotPreview1 for Guest {
         times: Fstflags,
     ) -> Result<()> {
         let name = path(memory, name)?;
-        guard::touch(&mut self.call(memory), "set_times", At { fd: fd.into(), path: &name }, |call| {
+        guard::set_times(&mut self.call(memory), At { fd: fd.into(), path: &name }, links(flags), |call| {
             lend([&name], |memory, [name]| {
                 at_once(call.wasi.path_filestat_set_times(memory, fd, flags, name, accessed, modified, times))
             })
@@ -378,7 +382,7 @@ impl WasiSnapshotPreview1 for Guest {
     ) -> Result<Fd> {
         let name = path(memory, name)?;
         let how = Open {
-            links: if lookup.contains(Lookupflags::SYMLINK_FOLLOW) { Links::Followed } else { Links::Seen },
+            links: links(lookup),
             create: flags.contains(Oflags::CREAT),
             cut: flags.contains(Oflags::TRUNC),
             write: rights.contains(Rights::FD_WRITE),
@@ -414,7 +418,7 @@ impl WasiSnapshotPreview1 for Guest {
         name: GuestPtr<str>,
     ) -> Result<()> {
         let name = path(memory, name)?;
-        guard::remove_folder(&mut self.call(memory), At { fd: fd.into(), path: &name }, |call| {
+        guard::remove(&mut self.call(memory), "remove_folder", At { fd: fd.into(), path: &name }, |call| {
             lend([&name], |memory, [name]| at_once(call.wasi.path_remove_directory(memory, fd, name)))
         })
     }
@@ -458,7 +462,7 @@ impl WasiSnapshotPreview1 for Guest {
         name: GuestPtr<str>,
     ) -> Result<()> {
         let name = path(memory, name)?;
-        guard::remove_file(&mut self.call(memory), At { fd: fd.into(), path: &name }, |call| {
+        guard::remove(&mut self.call(memory), "remove_file", At { fd: fd.into(), path: &name }, |call| {
             lend([&name], |memory, [name]| at_once(call.wasi.path_unlink_file(memory, fd, name)))
         })
     }

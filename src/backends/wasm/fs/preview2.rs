@@ -119,6 +119,10 @@ fn seen(stat: &DescriptorStat, hash: MetadataHashValue) -> Stat {
     Stat { id: hash.lower, kind, size: stat.size, links: stat.link_count }
 }
 
+fn links(flags: PathFlags) -> Links {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Links::Followed } else { Links::Seen }
+}
+
 impl Guest {
     fn on(&mut self) -> Call<'_> {
         Call { wasi: &mut self.wasi, files: &mut self.files }
@@ -138,12 +142,17 @@ impl Guest {
         let stream = Resource::<DynOutputStream>::new_own(made);
         let Some(place) = self.files.handles.get(&fd.rep()) else { return Ok(stream) };
         let (path, open) = (place.path.clone(), place.open.clone());
+        let booking = self.files.mount(place.mount).and_then(|mount| mount.access.booking());
+        let booked = match booking {
+            Some(booking) => Some((booking, self.on().stat(fd.rep())?.id)),
+            None => None,
+        };
         let view = self.wasi.filesystem();
         let file = match view.table.get(fd)? {
             Descriptor::File(file) => file.file.clone(),
             Descriptor::Dir(_) => return Err(ErrorCode::BadDescriptor.into()),
         };
-        let writer = FileWriter { file, position, path, shared: self.files.shared.clone(), booked: open };
+        let writer = FileWriter { file, position, path, shared: self.files.shared.clone(), booked, _open: open };
         *view.table.get_mut(&stream)? = Box::new(writer);
         Ok(stream)
     }
@@ -197,7 +206,7 @@ impl HostDescriptor for Guest {
     }
 
     async fn set_times(&mut self, fd: Handle, accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()> {
-        guard::touch(&mut self.on(), "set_times", At { fd: fd.rep(), path: "" }, |call| {
+        guard::set_times(&mut self.on(), At { fd: fd.rep(), path: "" }, Links::Seen, |call| {
             at_once(call.wasi.filesystem().set_times(borrow(fd.rep()), accessed, modified))
         })
     }
@@ -229,7 +238,7 @@ impl HostDescriptor for Guest {
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
-        guard::touch(&mut self.on(), "set_times", At { fd: fd.rep(), path: &path }, |call| {
+        guard::set_times(&mut self.on(), At { fd: fd.rep(), path: &path }, links(flags), |call| {
             at_once(call.wasi.filesystem().set_times_at(borrow(fd.rep()), flags, path.clone(), accessed, modified))
         })
     }
@@ -258,7 +267,7 @@ impl HostDescriptor for Guest {
         rights: DescriptorFlags,
     ) -> FsResult<Handle> {
         let how = Open {
-            links: if lookup.contains(PathFlags::SYMLINK_FOLLOW) { Links::Followed } else { Links::Seen },
+            links: links(lookup),
             create: flags.contains(OpenFlags::CREATE),
             cut: flags.contains(OpenFlags::TRUNCATE),
             write: rights.contains(DescriptorFlags::WRITE),
@@ -285,7 +294,7 @@ impl HostDescriptor for Guest {
     }
 
     async fn remove_directory_at(&mut self, fd: Handle, path: String) -> FsResult<()> {
-        guard::remove_folder(&mut self.on(), At { fd: fd.rep(), path: &path }, |call| {
+        guard::remove(&mut self.on(), "remove_folder", At { fd: fd.rep(), path: &path }, |call| {
             at_once(call.wasi.filesystem().remove_directory_at(borrow(fd.rep()), path.clone()))
         })
     }
@@ -305,7 +314,7 @@ impl HostDescriptor for Guest {
     }
 
     async fn unlink_file_at(&mut self, fd: Handle, path: String) -> FsResult<()> {
-        guard::remove_file(&mut self.on(), At { fd: fd.rep(), path: &path }, |call| {
+        guard::remove(&mut self.on(), "remove_file", At { fd: fd.rep(), path: &path }, |call| {
             at_once(call.wasi.filesystem().unlink_file_at(borrow(fd.rep()), path.clone()))
         })
     }

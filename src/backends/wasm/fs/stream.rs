@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wasmtime_wasi::p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::account::{Kind, Opened, Stat};
+use super::account::{Booking, Kind, Opened, Stat};
 use super::files::Shared;
 
 /// The most that is taken in one write, as the engine's own streams have it.
@@ -23,8 +23,9 @@ pub(super) struct FileWriter {
     /// For events.
     pub(super) path: String,
     pub(super) shared: Arc<Shared>,
-    /// For a file of an area: that it is open.
-    pub(super) booked: Option<Opened>,
+    /// How its growth is booked, and its id.
+    pub(super) booked: Option<(Booking, u64)>,
+    pub(super) _open: Option<Opened>,
 }
 
 impl FileWriter {
@@ -34,15 +35,12 @@ impl FileWriter {
         let _turn = self.booked.is_some().then(|| shared.account.turn());
         let metadata = self.file.metadata().map_err(failed)?;
         let begin = self.position.unwrap_or(metadata.len());
-        let mut held = self.booked.as_ref().map(|open| Stat {
-            id: open.file(),
-            kind: Kind::File,
-            size: metadata.len(),
-            links: links(&metadata),
+        let mut held = self.booked.map(|(booking, id)| {
+            (booking, Stat { id, kind: Kind::File, size: metadata.len(), links: links(&metadata) })
         });
         let planned = begin.saturating_add(bytes.len() as u64).max(metadata.len());
-        if let Some(file) = &mut held {
-            let booked = shared.account.resize(file, planned);
+        if let Some((booking, file)) = &mut held {
+            let booked = shared.account.resize(*booking, file, planned);
             booked.map_err(|excess| StreamError::Trap(shared.exceed(&self.path, excess)))?;
             file.size = planned;
         }
@@ -65,9 +63,9 @@ impl FileWriter {
         if let Some(position) = &mut self.position {
             *position = position.saturating_add(written);
         }
-        if let Some(file) = &held {
+        if let Some((booking, file)) = &held {
             // Less than what was planned is given back, which is never refused.
-            let _ = shared.account.resize(file, begin.saturating_add(written).max(metadata.len()));
+            let _ = shared.account.resize(*booking, file, begin.saturating_add(written).max(metadata.len()));
         }
         result.map_err(failed)
     }
