@@ -5,11 +5,11 @@
 
 use std::io::Write;
 
-use skillcell::policy::Limits;
+use skillcell::policy::{Dimension, Enforcement, Limits};
 use skillcell::runtime::Termination;
 use skillcell::workspace::{Area, MAX_OUTPUT_DEPTH};
 
-use crate::wasm_support::{Prepared, component, generous, printed, wat, write_host};
+use crate::wasm_support::{Prepared, Seen, component, generous, printed, probe, run, wat, write_host};
 
 /// A megabyte is sixteen writes of the probe.
 const MEGABYTE: u64 = 1 << 20;
@@ -116,11 +116,7 @@ async fn runs_at_once_on_one_handle_share_the_limit() {
 
 #[tokio::test]
 async fn a_guest_that_keeps_moving_its_folders_is_held() {
-    held(
-        "mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/out/b",
-        |_| {},
-    )
-    .await;
+    held("mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/out/b", |_| {}).await;
     // From one area to the other and back.
     held("mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/tmp/b", |_| {}).await;
     allowed(
@@ -141,7 +137,11 @@ async fn files_without_a_name_count_until_they_are_closed() {
     // They are closed with their run.
     for (form, prepared) in both(&small()).await {
         for _ in 0..3 {
-            assert_eq!(prepared.run(&["orphans", "/workspace/out/f", "15"]).await, printed("orphans ok 15\n"), "{form}");
+            assert_eq!(
+                prepared.run(&["orphans", "/workspace/out/f", "15"]).await,
+                printed("orphans ok 15\n"),
+                "{form}"
+            );
         }
     }
 }
@@ -208,4 +208,17 @@ async fn folders_lie_only_as_deep_as_the_host_can_collect_and_remove() {
         prepared.runtime.cleanup(&prepared.handle).await.unwrap();
         prepared.workspace.remove().unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_disk_limit_that_was_asked_for_is_enforced() {
+    let mut config = probe(&["resize", "/workspace/out/f", "1000"]);
+    config.limits.disk = 1_000;
+    config.limits.requested.disk = true;
+    let result = run(config.clone()).await;
+    assert_eq!(Seen::of(&result.run), printed("resize ok\n"));
+    assert_eq!(result.enforcement.control(Dimension::Disk), Enforcement::Enforced);
+    config.args[2] = "1001".to_owned();
+    let result = run(config).await;
+    assert_eq!((result.run.termination, result.audit.denials), (Termination::DiskLimit, 1));
 }

@@ -300,7 +300,7 @@ pub(super) fn rename<C: Calls>(
     to: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    pair(calls, "rename", ((from, Change::Go), (to, Change::Appear)), |calls, booking, object| {
+    pair(calls, "rename", ((from, Change::Go), (to, Change::Arrive)), |calls, booking, object| {
         if booking != Some(Booking::Held) {
             return act(calls);
         }
@@ -382,7 +382,7 @@ fn openable<C: Calls>(
     (access, object): (Option<Access>, &str),
 ) -> Result<(), C::Error> {
     match access {
-        None | Some(Access::Staged | Access::Area | Access::Copied) => return Ok(()),
+        None | Some(Access::Staged | Access::Area(_) | Access::Copied) => return Ok(()),
         Some(Access::Shown | Access::Host(_)) => {}
     }
     let found = calls.stat_at(at.fd, at.path, how.links).ok();
@@ -403,12 +403,7 @@ fn written<C: Calls>(calls: &mut C, fd: u32) -> Option<(String, Option<Booking>)
     Some((object, booking))
 }
 
-fn resize<C: Calls>(
-    calls: &mut C,
-    (object, booking): (&str, Booking),
-    file: &Stat,
-    size: u64,
-) -> Result<(), C::Error> {
+fn resize<C: Calls>(calls: &mut C, (object, booking): (&str, Booking), file: &Stat, size: u64) -> Result<(), C::Error> {
     let shared = calls.files().shared.clone();
     shared.account.resize(booking, file, size).map_err(|excess| C::end(shared.exceed(object, excess)))
 }
