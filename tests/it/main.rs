@@ -32,6 +32,8 @@ mod firejail;
 mod http_server;
 #[cfg(all(feature = "cli", feature = "pack-js"))]
 mod javascript;
+#[cfg(all(feature = "cli", feature = "wasm", unix))]
+mod llm_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::sse::SseReader;
 use super::model::{ChatModel, ModelCaps, ModelError, ModelErrorKind, TokenUsage, Turn, TurnRequest, TurnSink};
@@ -28,6 +28,19 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Characters of a provider's own words in an error of ours.
 const SHOWN_ERROR: usize = 300;
+
+/// Fields that a wire writes: one of the caller's by such a name would silently win or lose.
+const OWN_FIELDS: [&str; 9] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+];
 
 /// The protocol of a model's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +135,9 @@ pub struct WireConfig {
     pub streaming: Streaming,
     /// The longest silence.
     pub idle_timeout: Duration,
+    /// Further fields of every request (`temperature`, `seed`, `response_format`, …), as the server has them. What the
+    /// wire itself writes can't be replaced.
+    pub extra: Map<String, Value>,
 }
 
 impl WireConfig {
@@ -141,6 +157,7 @@ impl WireConfig {
             caps: ModelCaps { max_context, max_output: 8_192 },
             streaming: Streaming::On,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            extra: Map::new(),
         }
     }
 }
@@ -158,7 +175,7 @@ impl Wire {
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig): an empty model name, an address that isn't `http(s)` or holds a
-    /// user. [`Backend`](crate::ErrorKind::Backend): TLS can't be set up.
+    /// user, a field in `extra` that the wire writes itself. [`Backend`](crate::ErrorKind::Backend): TLS can't be set up.
     pub fn new(config: WireConfig) -> Result<Self> {
         let base = config.base_url.trim_end_matches('/');
         let authority = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://"));
@@ -171,6 +188,11 @@ impl Wire {
         }
         if config.model.trim().is_empty() {
             return Err(SkillRuntimeError::invalid("the model's name is empty; name a model of the provider"));
+        }
+        if let Some(own) = config.extra.keys().find(|key| OWN_FIELDS.contains(&key.as_str())) {
+            return Err(SkillRuntimeError::invalid(format!(
+                "extra field '{own}' of the model's requests is written by skillcell itself; leave it out"
+            )));
         }
         let url = format!("{base}{}", config.protocol.path());
         let client = crate::http::client_builder()?
@@ -297,10 +319,13 @@ impl ChatModel for Wire {
 
     async fn turn(&self, request: &TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ModelError> {
         let streams = self.config.streaming == Streaming::On;
-        let body = match self.config.protocol {
+        let mut body = match self.config.protocol {
             WireProtocol::Anthropic => anthropic::body(&self.config.model, request, streams),
-            WireProtocol::OpenAiChat => openai::body(&self.config.model, request, streams),
+            WireProtocol::OpenAiChat => openai::body(&self.config.model, request, streams, self.answer_limit_field()),
         };
+        if let Some(fields) = body.as_object_mut() {
+            fields.extend(self.config.extra.clone());
+        }
         let body = serde_json::to_vec(&body)
             .map_err(|error| protocol(format!("the request could not be written: {error}")))?;
         let response = self.request(body).send().await.map_err(|error| self.broken(error))?;
@@ -322,6 +347,15 @@ impl ChatModel for Wire {
 }
 
 impl Wire {
+    /// The provider's newer models refuse `max_tokens`; other servers know no other name.
+    fn answer_limit_field(&self) -> &'static str {
+        if self.url.starts_with(WireProtocol::OpenAiChat.default_base_url()) {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        }
+    }
+
     async fn whole_with_delta(&self, response: Response, sink: &dyn TurnSink) -> Result<Turn, ModelError> {
         let turn = self.whole(response).await?;
         if !turn.assistant.text.is_empty() {

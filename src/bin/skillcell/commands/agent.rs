@@ -155,6 +155,7 @@ fn run_agent(args: AgentArgs) -> Result<StepResult<ModeOutcome>> {
         max_context: args.model.max_context,
         max_output: None,
         stream: None,
+        extra: serde_json::Map::new(),
     };
     let (model, bounds) = wire(&model)?;
     let mut config = AgentSkillStepConfig::new(resolve(&reference(&args.skill)?)?.source);
@@ -247,6 +248,7 @@ fn wire(model: &ModelFile) -> Result<(Arc<dyn ChatModel>, Bounds)> {
     }
     config.caps.max_context = model.max_context.or(config.caps.max_context);
     config.caps.max_output = model.max_output.unwrap_or(config.caps.max_output);
+    config.extra.clone_from(&model.extra);
     if model.stream == Some(false) {
         config.streaming = Streaming::Off;
     }
