@@ -1,5 +1,7 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "llm", unix))]
+mod agent_cassettes;
 #[cfg(unix)]
 mod agent_loop;
 #[cfg(unix)]

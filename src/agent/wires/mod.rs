@@ -6,6 +6,8 @@
 
 mod anthropic;
 mod openai;
+#[cfg(test)]
+mod played;
 mod sse;
 
 use std::time::Duration;
@@ -253,13 +255,16 @@ impl Wire {
             for data in reader.push(&piece).map_err(|error| charged(error, turn.usage()))? {
                 let taken = turn.take(&data, sink);
                 taken.map_err(|error| charged(error, turn.usage()))?;
+                if turn.ended() {
+                    // Some servers leave the connection open; what follows the end is not waited for.
+                    return finished(turn);
+                }
             }
         }
-        for data in reader.finish()? {
+        for data in reader.finish().map_err(|error| charged(error, turn.usage()))? {
             turn.take(&data, sink).map_err(|error| charged(error, turn.usage()))?;
         }
-        let usage = turn.usage();
-        turn.end().map_err(|error| charged(error, usage))
+        finished(turn)
     }
 
     /// An error of the connection, without the address and so without what may stand in it.
@@ -371,8 +376,15 @@ trait StreamedTurn: Send {
     fn take(&mut self, data: &str, sink: &dyn TurnSink) -> Result<(), ModelError>;
     /// What is known of the cost so far.
     fn usage(&self) -> TokenUsage;
+    /// Whether the stream said that nothing follows.
+    fn ended(&self) -> bool;
     /// The stream ended: the turn, if it was whole.
     fn end(self: Box<Self>) -> Result<Turn, ModelError>;
+}
+
+fn finished(turn: Box<dyn StreamedTurn>) -> Result<Turn, ModelError> {
+    let usage = turn.usage();
+    turn.end().map_err(|error| charged(error, usage))
 }
 
 fn sensitive(key: &ApiKey) -> reqwest::header::HeaderValue {
@@ -412,6 +424,8 @@ fn classify(status: StatusCode, body: &Value, words: &str) -> ModelErrorKind {
         400 | 413 | 422 if overflow => ModelErrorKind::ContextOverflow,
         _ if codes.contains(&"content_filter") => ModelErrorKind::ContentFilter,
         _ if codes.contains(&"overloaded_error") => ModelErrorKind::Overloaded,
+        // An account without money has the status of a client that is too quick, and waiting is of no use.
+        429 if codes.contains(&"insufficient_quota") => ModelErrorKind::BadRequest,
         401 | 403 => ModelErrorKind::Auth,
         408 | 409 => ModelErrorKind::Timeout,
         429 => ModelErrorKind::RateLimited,

@@ -187,6 +187,10 @@ impl StreamedTurn for Streamed {
         self.usage
     }
 
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
     fn end(self: Box<Self>) -> Result<Turn, ModelError> {
         // `[DONE]` is missing on some servers, the reason is not.
         if !self.ended && self.stop.is_none() {
