@@ -46,6 +46,8 @@ mod local_world;
 mod python;
 #[cfg(feature = "fetch")]
 mod skill_fetch;
+#[cfg(unix)]
+mod skill_shapes;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_cache;
 #[cfg(all(feature = "wasm", unix))]
