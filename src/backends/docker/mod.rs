@@ -17,6 +17,7 @@ mod feed;
 mod files;
 mod image;
 mod init;
+mod memory;
 mod prepare;
 mod session;
 mod sweep;
