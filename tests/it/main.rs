@@ -16,6 +16,10 @@ mod agent_wires;
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "cli", feature = "wasm"))]
+mod cli_agent;
+#[cfg(feature = "cli")]
+mod cli_skill;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_copied;
 #[cfg(all(feature = "docker", target_os = "linux"))]
