@@ -99,6 +99,12 @@ async fn both_areas_share_one_limit_and_so_do_runs() {
         assert_eq!(prepared.run(&words).await, printed("resize ok\n"), "{form}");
         assert_eq!(prepared.run(&words).await, printed("resize ok\n"), "{form}: it is that large already");
         assert_eq!(prepared.run(&["resize", "/workspace/out/g", "600000"]).await.termination, Termination::DiskLimit);
+        // The host's own writes are part of it.
+        let path = "/workspace/tmp/h".parse().unwrap();
+        prepared.runtime.write_file(&prepared.handle, &path, &[0; 400_000]).await.unwrap();
+        assert_eq!(prepared.run(&["resize", "/workspace/out/f", "700000"]).await.termination, Termination::DiskLimit);
+        let error = prepared.runtime.write_file(&prepared.handle, &path, &[0; 600_000]).await.unwrap_err();
+        assert_eq!(error.kind(), skillcell::ErrorKind::LimitExceeded, "{form}");
     }
 }
 

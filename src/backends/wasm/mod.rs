@@ -32,7 +32,7 @@ use crate::runtime::{
     SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{MountSupport, Workspace};
+use crate::workspace::{GuestPath, MountSupport, Workspace};
 
 /// The registered name.
 const NAME: &str = "wasm";
@@ -139,6 +139,12 @@ impl SkillRuntime for WasmRuntime {
             handle.audit().deny(Layer::Limit, limit, command.program(), &result.termination.to_string());
         }
         Ok(result)
+    }
+
+    async fn write_file(&self, handle: &SkillRuntimeHandle, path: &GuestPath, data: &[u8]) -> Result<()> {
+        let prepared = handle.state::<Prepared>()?;
+        let adds = (data.len() as u64, path.parts().len() as u64);
+        prepared.account.host_writes(adds, || prepared.workspace.write_file(path, data, &handle.policy().limits))
     }
 
     async fn cleanup(&self, handle: &SkillRuntimeHandle) -> Result<()> {

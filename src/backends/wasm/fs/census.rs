@@ -85,7 +85,12 @@ fn part(
                         waiting.push((below, hash.lower));
                     }
                 }
-                _ => {}
+                DescriptorType::Unknown
+                | DescriptorType::BlockDevice
+                | DescriptorType::CharacterDevice
+                | DescriptorType::Fifo
+                | DescriptorType::SymbolicLink
+                | DescriptorType::Socket => {}
             }
             if census.bytes > limits.0 || census.entries > limits.1 {
                 waiting.clear();

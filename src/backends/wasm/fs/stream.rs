@@ -3,7 +3,6 @@
 //! A component may close the descriptor and go on with the stream. The engine's own stream writes in the background;
 //! here the guest's thread writes, so that booking and writing are one step under the account's turn.
 
-use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -79,7 +78,7 @@ fn write_some(file: &std::fs::File, bytes: &[u8], position: Option<u64>) -> std:
         Some(position) => file.write_at(bytes, position),
         None => {
             let append = rustix::io::ReadWriteFlags::APPEND;
-            match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], 0, append) {
+            match rustix::io::pwritev2(file, &[std::io::IoSlice::new(bytes)], 0, append) {
                 // Some file systems have no such flag. Whoever else writes here waits for the account's turn.
                 Err(rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
                     file.write_at(bytes, file.metadata()?.len())
