@@ -62,6 +62,8 @@ mod wasm_files;
 mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
+#[cfg(all(feature = "wasm", target_os = "linux"))]
+mod wasm_mounts;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_quota;
 #[cfg(all(feature = "wasm", unix))]

@@ -127,6 +127,7 @@ impl SkillRuntime for WasmRuntime {
         let job = run::Job {
             workspace: prepared.workspace.clone(),
             limits: handle.policy().limits.clone(),
+            out: handle.policy().out,
             cache: prepared.cache.clone(),
             progress: prepared.progress.clone(),
             guests: prepared.guests.clone(),
