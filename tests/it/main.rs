@@ -65,6 +65,10 @@ mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
 #[cfg(all(feature = "wasm", unix))]
+mod wasm_quota;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_refusals;
+#[cfg(all(feature = "wasm", unix))]
 mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
