@@ -1,7 +1,7 @@
 //! The same step file on every runtime there is, by the registry and not by a list: the result is the same but for times.
 //! Steps of one script and of the agent, with files, failures, refusals and time limits.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::path::Path;
 use std::sync::Arc;
