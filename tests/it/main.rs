@@ -6,6 +6,8 @@ mod agent_cassettes;
 mod agent_loop;
 #[cfg(unix)]
 mod agent_modes;
+#[cfg(all(feature = "docker", feature = "pack-python", target_os = "linux"))]
+mod agent_runtimes;
 #[cfg(unix)]
 mod agent_support;
 #[cfg(unix)]
