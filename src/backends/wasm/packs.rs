@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::cache::CompileCache;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::runtime::Progress;
-use crate::workspace::{PrivateDir, read_whole};
+use crate::workspace::PrivateDir;
 
 /// What is built in.
 const EMBEDDED: &[(&str, &[u8])] = &[
@@ -162,7 +162,7 @@ impl Pack {
         for (file, data) in self.manifest.files.iter().zip(self.unpack()?) {
             match file.role {
                 Role::Module => module = Some(data),
-                Role::Library => folder.write(&library.name, &[&data]).map_err(|error| {
+                Role::Library => folder.write_checked(&library.name, &library.sha256, &[&data]).map_err(|error| {
                     SkillRuntimeError::backend("the library of an interpreter could not be written", error)
                 })?,
             }
@@ -204,10 +204,9 @@ impl Pack {
     }
 }
 
-/// Whether the folder holds the file, whole.
+/// Whether the folder holds the file, whole. It is read only when its seal doesn't say so.
 fn in_order(folder: &PrivateDir, file: &PackFile) -> bool {
-    let data = folder.read(&file.name).and_then(|found| read_whole(&found, file.bytes).ok());
-    data.is_some_and(|data| fits(file, &data))
+    folder.read_checked(&file.name, &file.sha256, file.bytes, |data| fits(file, data)).is_some()
 }
 
 fn fits(file: &PackFile, data: &[u8]) -> bool {
@@ -219,6 +218,7 @@ fn fits(file: &PackFile, data: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::runtime::SilentProgress;
+    use crate::workspace::read_whole;
 
     #[test]
     fn the_library_is_laid_out_once_and_again_when_it_was_damaged() {
