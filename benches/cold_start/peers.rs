@@ -82,8 +82,11 @@ impl Peers {
                     words.extend(["-W".to_owned(), format!("timeout={limit}")]);
                     let folder = material.input().parent().map(text).unwrap_or_default();
                     words.extend(["--dir".to_owned(), format!("{folder}::/work")]);
-                    words.extend(["--env", "WORKSPACE_IN=/work/in", "--env", "WORKSPACE_OUT=/work/out"].map(str::to_owned));
-                    let name = material.script(language, job).file_name().map(|name| name.to_owned()).unwrap_or_default();
+                    words.extend(
+                        ["--env", "WORKSPACE_IN=/work/in", "--env", "WORKSPACE_OUT=/work/out"].map(str::to_owned),
+                    );
+                    let name =
+                        material.script(language, job).file_name().map(|name| name.to_owned()).unwrap_or_default();
                     words.extend([text(&code), format!("/work/{}", name.to_string_lossy())]);
                     ways.push(("wasmtime with python.wasm 3.12", Line::new(words)));
                 }
@@ -111,7 +114,13 @@ impl Peers {
     }
 
     /// Calls in a process that lives.
-    pub(crate) fn warm(&self, material: &Material, language: Language, job: Job, rounds: usize) -> Vec<(String, Vec<Sample>)> {
+    pub(crate) fn warm(
+        &self,
+        material: &Material,
+        language: Language,
+        job: Job,
+        rounds: usize,
+    ) -> Vec<(String, Vec<Sample>)> {
         let script = text(&material.script(language, job));
         let mut words = Vec::new();
         let name = match language {

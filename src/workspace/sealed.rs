@@ -21,9 +21,9 @@ const MAX_SEAL_BYTES: u64 = 1024;
 pub(super) const SUFFIX: &str = ".seal";
 
 impl PrivateDir {
-    /// Opens a file whose content is right: as its seal says, or else as `fits` says of its bytes, of which there may be
-    /// `limit`. `content` names what is expected in the file, on one line; another expectation voids a seal. Anything
-    /// that [`read`](Self::read) doesn't give counts as missing.
+    /// Opens a file, which may lie in a folder of this folder, whose content is right: as its seal says, or else as
+    /// `fits` says of its bytes, of which there may be `limit`. `content` names what is expected in the file, on one
+    /// line; another expectation voids a seal. Anything that [`read`](Self::read) doesn't give counts as missing.
     #[must_use]
     pub fn read_checked(
         &self,
@@ -57,16 +57,23 @@ impl PrivateDir {
     }
 
     fn seal_of(&self, name: &str) -> Option<String> {
-        let bytes = read_whole(&self.read(&format!("{name}{SUFFIX}"))?, MAX_SEAL_BYTES).ok()?;
+        let bytes = read_whole(&self.read(&seal_name(name))?, MAX_SEAL_BYTES).ok()?;
         String::from_utf8(bytes).ok()
     }
 
     fn put_seal(&self, name: &str, seal: Option<String>) {
         let Some(seal) = seal else { return };
-        if let Err(error) = self.write(&format!("{name}{SUFFIX}"), &[seal.as_bytes()]) {
+        if let Err(error) = self.write(&seal_name(name), &[seal.as_bytes()]) {
             tracing::debug!(%error, name, "a checked file could not be sealed; it is checked again next time");
         }
     }
+}
+
+/// Where a file's seal is: in the folder itself, also for a file further down, so that a guest that is shown what lies
+/// further down sees no seal.
+fn seal_name(name: &str) -> String {
+    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
+    format!("{last}{SUFFIX}")
 }
 
 /// What a seal says of a file.
@@ -167,6 +174,18 @@ mod tests {
         assert_eq!([open(&folder, "a"), open(&folder, "a")], [CHECKED, TRUSTED]);
         std::fs::set_permissions(parent.path().join("x"), mode(0o622)).unwrap();
         assert_eq!(open(&folder, "a"), MISSING, "the file itself is not private");
+    }
+
+    #[test]
+    fn a_file_further_down_has_its_seal_above() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = PrivateDir::open(parent.path()).unwrap();
+        PrivateDir::open(&parent.path().join("shown")).unwrap();
+        folder.write_checked("shown/x", "a", &[b"right"]).unwrap();
+        let found = || folder.read_checked("shown/x", "a", 100, |_| panic!("it is sealed"));
+        assert!(found().is_some());
+        let names = |path: &Path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).count();
+        assert_eq!((names(parent.path()), names(&parent.path().join("shown"))), (2, 1));
     }
 
     #[test]
