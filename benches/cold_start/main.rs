@@ -44,7 +44,7 @@ fn main() {
         Rounds { fresh: 2, warm: 5, long: 1 }
     } else {
         // Enough for a 99th percentile that some values lie above, but for the long ones.
-        Rounds { fresh: 120, warm: 1_000, long: 20 }
+        Rounds { fresh: 60, warm: 500, long: 10 }
     };
     let (material, peers) = (Material::new(), Peers::find());
     // Fresh processes first: this one is small as long as it has run no guest.

@@ -19,7 +19,7 @@ def call():
     try:
         return eryx.Sandbox(resource_limits=limits, volumes=volumes).execute(code).stdout
     except eryx.TimeoutError:
-        return ""
+        return b""
 
 
 for _ in range(min(rounds, 10)):
@@ -29,4 +29,4 @@ for _ in range(rounds):
     call()
     print(time.perf_counter_ns() - wall, time.process_time_ns() - cpu)
 if not rounds:
-    print(call().rstrip("\n"), flush=True)
+    sys.stdout.buffer.write(call())
