@@ -73,6 +73,21 @@ impl PrivateDir {
     /// # Errors
     /// Of the file system.
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> std::io::Result<()> {
+        self.put(name, parts, |_| Ok(())).map(drop)
+    }
+
+    /// Writes a file as [`write`](Self::write) does, and has its content on disk before it gets its name. A machine that
+    /// loses power else may keep the name and lose the content.
+    pub(super) fn write_through(&self, name: &str, parts: &[&[u8]]) -> std::io::Result<std::fs::File> {
+        self.put(name, parts, cap_std::fs::File::sync_all).map(cap_std::fs::File::into_std)
+    }
+
+    fn put(
+        &self,
+        name: &str,
+        parts: &[&[u8]],
+        finish: impl FnOnce(&cap_std::fs::File) -> std::io::Result<()>,
+    ) -> std::io::Result<cap_std::fs::File> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let temporary = format!(".{:016x}", u64::from_be_bytes(random));
@@ -80,11 +95,12 @@ impl PrivateDir {
         options.write(true).create_new(true);
         #[cfg(unix)]
         cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = self
-            .dir
-            .open_with(&temporary, &options)
-            .and_then(|mut file| parts.iter().try_for_each(|part| file.write_all(part)))
-            .and_then(|()| self.dir.rename(&temporary, &self.dir, name));
+        let written = self.dir.open_with(&temporary, &options).and_then(|mut file| {
+            parts.iter().try_for_each(|part| file.write_all(part))?;
+            finish(&file)?;
+            self.dir.rename(&temporary, &self.dir, name)?;
+            Ok(file)
+        });
         if written.is_err() {
             let _ = self.dir.remove_file(&temporary);
         }
@@ -112,6 +128,9 @@ impl PrivateDir {
             if self.dir.remove_file(&name).is_ok() {
                 total -= size;
             }
+            let mut seal = name;
+            seal.push(super::sealed::SUFFIX);
+            let _ = self.dir.remove_file(&seal);
         }
     }
 }

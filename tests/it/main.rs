@@ -50,6 +50,8 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(unix, any(feature = "pack-python", feature = "pack-js")))]
+mod pack_proof;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]
