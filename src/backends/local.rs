@@ -19,7 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cap_std::fs::Dir;
 
-use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
+use super::child::{self, ChildSpec, OnHost, Place, ProgramError, find_program};
 use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -124,14 +124,7 @@ impl SkillRuntime for LocalRuntime {
             program: translated.program,
             argv: translated.argv,
             env: translated.env,
-            place: Place::Host(OnHost {
-                folder: translated.folder,
-                keep: Vec::new(),
-                folders: Vec::new(),
-                user: None,
-                rights: Rights::Fixed,
-                own_processes: 0,
-            }),
+            place: Place::Host(OnHost::new(translated.folder)),
             stdin: command.stdin.clone(),
             sink: command.sink.clone(),
             limits,

@@ -14,6 +14,8 @@ mod firejail;
 mod guest;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
+#[cfg(all(any(feature = "bubblewrap", feature = "firejail"), target_os = "linux"))]
+mod ownership;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod toolchain;
 #[cfg(feature = "wasm")]

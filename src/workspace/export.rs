@@ -28,7 +28,59 @@ pub enum Overwrite {
     Replace,
 }
 
+/// Whether results could be put into a folder, which need not exist: found out before anything runs, since afterwards
+/// it is too late. Makes nothing.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorKind::InvalidConfig) naming what stands in the way and what to do.
+pub fn check_export_folder(to: &Path) -> Result<()> {
+    let named = |what: &str| {
+        SkillRuntimeError::invalid(format!("results can't be put into '{}': {what}; name another folder", typed(to)))
+            .operation("output")
+    };
+    // `canonicalize` follows the links that the caller typed; of a path that isn't there, its nearest folder counts.
+    for place in to.ancestors() {
+        let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+        match std::fs::metadata(place) {
+            Ok(metadata) if metadata.is_dir() => {
+                return if may_make_files(place) { Ok(()) } else { Err(named("files can't be made there")) };
+            }
+            Ok(_) => return Err(named("a file is where a folder must be")),
+            // A link that leads nowhere is there, and nothing can be made in its place.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && std::fs::symlink_metadata(place).is_err() => {}
+            Err(error) => return Err(named("it can't be opened").caused_by(error)),
+        }
+    }
+    Err(named("there is no such place"))
+}
+
+#[cfg(unix)]
+fn may_make_files(folder: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// The attribute says nothing about folders there.
+#[cfg(not(unix))]
+fn may_make_files(_folder: &Path) -> bool {
+    true
+}
+
 impl Collected {
+    /// The files that could not be put into `to` as it is now, each with the reason; empty when all could.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export) where the folder itself can't be used.
+    pub fn conflicts(&self, to: &Path, overwrite: Overwrite) -> Result<Vec<(String, String)>> {
+        let target = match Dir::open_ambient_dir(to, ambient_authority()) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(open_error(to, "folder", error).operation("export")),
+        };
+        let failed = |file: &OutputFile| Some(check_free(&target, to, file, overwrite).err()?.to_string());
+        Ok(self.files().iter().filter_map(|file| Some((file.path.clone(), failed(file)?))).collect())
+    }
+
     /// Copies all files to `to`, which is made if it is missing. Every name is checked before anything is written;
     /// should a later write fail, the files written so far stay, each whole.
     ///

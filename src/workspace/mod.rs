@@ -30,7 +30,7 @@ pub use collect::{
     CollectRules, Collected, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_MAX_OUTPUT_FILE_BYTES, DEFAULT_MAX_OUTPUT_FILES,
     MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
 };
-pub use export::Overwrite;
+pub use export::{Overwrite, check_export_folder};
 pub(crate) use guest_path::check_name;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
 pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_file, write_host_file};

@@ -38,6 +38,8 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(any(feature = "bubblewrap", feature = "firejail"), target_os = "linux"))]
+mod ordinary_user;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]

@@ -15,7 +15,6 @@
 mod filter;
 mod holder;
 mod landlock;
-mod ownership;
 mod root;
 
 use std::ffi::{CString, OsString};
@@ -29,6 +28,7 @@ use self::landlock::{Strictness, Use};
 use self::root::{GUEST_USER, Root};
 use super::child::{self, ChildSpec, Confined, Place, ProgramError, Sandbox, find_program};
 use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, refused, set_variable, watched};
+use super::ownership::{self, NOBODY};
 use super::toolchain::Toolchains;
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -43,8 +43,6 @@ use crate::workspace::{GuestPath, MountSupport, Workspace};
 const NAME: &str = "bubblewrap";
 /// Options in `runtime_config`.
 const OPTIONS: [&str; 1] = ["landlock"];
-/// The user that a host which is root runs guests as: the kernel's own "nobody in particular".
-const NOBODY: u32 = 65_534;
 /// Shared memory of a run, at most. It is memory, so a quarter of the memory limit if that is less.
 const SHARED_MEMORY: u64 = 64 << 20;
 /// Where `bwrap` is, when the host's `PATH` says nothing.

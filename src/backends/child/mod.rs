@@ -11,6 +11,7 @@
 //! supervisor that needs no help from the host; capture is bounded; a grandchild that holds a pipe extends nothing.
 
 mod confined;
+mod home;
 mod program;
 mod record;
 mod run;
@@ -23,6 +24,8 @@ mod watch;
 
 #[cfg(feature = "bubblewrap")]
 pub(super) use confined::{Confined, Sandbox};
+#[cfg(feature = "firejail")]
+pub(super) use home::{Access, HOME, HOME_SOURCE, Home, Room};
 pub(super) use program::{ProgramError, find_program};
 pub(super) use run::{ChildEnd, ChildSpec, run};
 #[cfg(feature = "bubblewrap")]

@@ -156,8 +156,7 @@ fn conclude(cause: Option<Cause>, status: i32, limits: &Limits, used: Duration) 
         Some(Cause::Excess(Excess::Memory)) => return (Termination::OutOfMemory, Some("memory_limit")),
         Some(Cause::Excess(Excess::Cpu)) => return (Termination::OutOfFuel, Some("cpu_limit")),
         Some(Cause::Excess(Excess::Disk)) => return (Termination::DiskLimit, Some("disk_limit")),
-        // There is no termination of its own for it: elsewhere a fork simply fails. The audit trail has the reason.
-        Some(Cause::Excess(Excess::Processes)) => return (Termination::Signaled(libc::SIGKILL), Some("process_limit")),
+        Some(Cause::Excess(Excess::Processes)) => return (Termination::ProcessLimit, Some("process_limit")),
         None => {}
     }
     if libc::WIFSIGNALED(status) {

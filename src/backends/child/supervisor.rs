@@ -19,6 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use libc::{c_int, c_void, pid_t};
 
 use super::confined::Confined;
+use super::home::Home;
 use super::record::{ENDED, Record, STARTED, Stage};
 use super::system::{
     OnExec, become_user, block_signals, check, child_signals, close_all_but, close_from, drain, failed_at, fork_with,
@@ -64,6 +65,8 @@ pub(in crate::backends) struct OnHost {
     pub(in crate::backends) folders: Vec<OwnedFd>,
     /// Another user and group to take on (root only).
     pub(in crate::backends) user: Option<(u32, u32)>,
+    /// A home for that user, made of the folders, which it then doesn't get as descriptors.
+    pub(in crate::backends) home: Option<Home>,
     /// Whether the program may be one that gains rights.
     pub(in crate::backends) rights: Rights,
     /// Processes of a program around the guest that don't count towards its limit.
@@ -78,6 +81,26 @@ pub(in crate::backends) enum Rights {
     /// It is a sandbox of the system that has to be root to do its work, and takes the rights from what it runs.
     #[cfg_attr(not(feature = "firejail"), expect(dead_code, reason = "only that runtime needs it"))]
     MayGrow,
+}
+
+impl OnHost {
+    /// A program of the host's own user in this folder, with nothing else.
+    pub(in crate::backends) fn new(folder: OwnedFd) -> Self {
+        Self {
+            folder,
+            keep: Vec::new(),
+            folders: Vec::new(),
+            user: None,
+            home: None,
+            rights: Rights::Fixed,
+            own_processes: 0,
+        }
+    }
+
+    /// The folders that the program gets as descriptors.
+    fn shown_folders(&self) -> &[OwnedFd] {
+        if self.home.is_some() { &[] } else { &self.folders }
+    }
 }
 
 impl Plan {
@@ -112,6 +135,9 @@ impl Plan {
             libc::setsid();
             if let Some((user, group)) = place.user {
                 make_reachable(&place.folders).map_err(failed(Stage::Mounts))?;
+                if let Some(home) = &place.home {
+                    home.furnish(user, group).map_err(failed(Stage::Mounts))?;
+                }
                 check(libc::setgroups(0, std::ptr::null())).map_err(failed(Stage::Identity))?;
                 become_user(user, group).map_err(failed(Stage::Identity))?;
             }
@@ -130,7 +156,9 @@ impl Plan {
             }
             // Marked, not closed: the standard library still needs its own pipe to report a failed `exec`.
             close_from(3, OnExec::Yes);
-            for descriptor in place.keep.iter().chain(&place.folders) {
+            // A folder of the host's mounts leads anywhere by `..`, so a program that shows its own descriptors to what
+            // it starts must not have one.
+            for descriptor in place.keep.iter().chain(place.shown_folders()) {
                 libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0);
             }
             reset_signals();

@@ -151,6 +151,7 @@ fn limit_name(termination: &Termination) -> Option<&'static str> {
         Termination::OutOfMemory => Some("memory_limit"),
         Termination::OutputLimit => Some("output_limit"),
         Termination::DiskLimit => Some("disk_limit"),
+        Termination::ProcessLimit => Some("process_limit"),
         Termination::Trapped(trap) if trap.code == trap::OPEN_FILE_LIMIT => Some(trap::OPEN_FILE_LIMIT),
         Termination::Exited(_) | Termination::Signaled(_) | Termination::Trapped(_) | Termination::Cancelled => None,
     }
