@@ -10,7 +10,7 @@ use super::plan::StepPlan;
 use super::result::{ConflictingOutput, DeliveredOutput, MAX_CONFLICTS_LISTED, OutputConflict};
 use crate::audit::{AuditScope, RunId};
 use crate::error::{ErrorKind, Result};
-use crate::workspace::{Collected, OutputFile, Overwrite, SkippedOutput, Workspace};
+use crate::workspace::{ApplyChanges, Collected, MountReport, OutputFile, Overwrite, SkippedOutput, Workspace};
 
 /// What was taken out of `/workspace/out`, where the caller wants it.
 #[derive(Default)]
@@ -18,11 +18,18 @@ pub(super) struct Delivered {
     pub(super) outputs: Vec<DeliveredOutput>,
     pub(super) skipped: Vec<SkippedOutput>,
     pub(super) skipped_total: u64,
+    pub(super) mounts: Vec<MountReport>,
     pub(super) conflict: Option<OutputConflict>,
 }
 
 /// Takes the results out, to where the caller wants them.
-pub(super) fn collect(plan: &StepPlan, workspace: &Workspace, audit: &AuditScope) -> Result<Delivered> {
+pub(super) fn collect(
+    plan: &StepPlan,
+    workspace: &Workspace,
+    apply: ApplyChanges,
+    audit: &AuditScope,
+) -> Result<Delivered> {
+    let mounts = workspace.mount_reports(apply, audit)?;
     let collected = workspace.collect(&plan.collect, audit)?;
     let (folder, conflict) = match &plan.output {
         OutputDelivery::InResult => (None, None),
@@ -43,7 +50,7 @@ pub(super) fn collect(plan: &StepPlan, workspace: &Workspace, audit: &AuditScope
             DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
         })
         .collect();
-    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), conflict })
+    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), mounts, conflict })
 }
 
 /// Puts the results into the caller's folder; where names are taken, all of them into a new folder in it, so that a script

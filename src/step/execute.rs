@@ -21,7 +21,7 @@ use crate::runtime::{
     SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{Workspace, check_export_folder};
+use crate::workspace::{ApplyChanges, Workspace, check_export_folder};
 
 /// What a step runs with: the runtimes there are, and who listens.
 #[derive(Clone)]
@@ -95,6 +95,9 @@ pub(super) trait Work: Send + Sync {
         context: &StepContext,
     ) -> Result<Self::Done>;
 
+    /// Whether it did what it was asked, so that what it changed may be kept.
+    fn succeeded(done: &Self::Done) -> bool;
+
     /// Whether there is something to collect.
     fn leaves(done: &Self::Done) -> Leaves;
 
@@ -138,6 +141,10 @@ impl Work for OneScript {
             // The future of the run is dropped, which ends the guest.
             () = context.cancel.wait() => Ok(RuntimeRunResult::cancelled()),
         }
+    }
+
+    fn succeeded(done: &RuntimeRunResult) -> bool {
+        done.termination == Termination::Exited(0)
     }
 
     fn leaves(done: &RuntimeRunResult) -> Leaves {
@@ -267,7 +274,10 @@ async fn flow<W: Work>(
     let outcome = async {
         let done = work.run(&plan, sandbox.handle(), &ready, context).await?;
         let collected = match W::leaves(&done) {
-            Leaves::Results => collect_outputs(&plan, sandbox.handle(), &workspace, audit).await?,
+            Leaves::Results => {
+                let apply = if W::succeeded(&done) { plan.apply_changes } else { ApplyChanges::Never };
+                collect_outputs(&plan, sandbox.handle(), &workspace, apply, audit).await?
+            }
             Leaves::Nothing => Delivered::default(),
         };
         Ok((done, collected))
@@ -290,6 +300,7 @@ async fn flow<W: Work>(
         skipped: collected.skipped,
         skipped_total: collected.skipped_total,
         conflict: collected.conflict,
+        mounts: collected.mounts,
         enforcement: report,
         audit: audit.summary(),
     })
@@ -334,6 +345,7 @@ fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Works
     let mut workspace = Workspace::create(run)?;
     workspace.stage_tree(crate::workspace::Area::Skill, skill.tree())?;
     workspace.stage_inputs(&plan.inputs, plan.runtime.mount_support())?;
+    workspace.stage_mounts(&plan.mounts)?;
     Ok(Arc::new(workspace))
 }
 
@@ -355,11 +367,12 @@ async fn collect_outputs(
     plan: &Arc<StepPlan>,
     handle: &SkillRuntimeHandle,
     workspace: &Arc<Workspace>,
+    apply: ApplyChanges,
     audit: &AuditScope,
 ) -> Result<Delivered> {
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
-    blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))
+    blocking(move || collect(&plan, &workspace, apply, &audit)).await.map_err(|error| error.operation("collect"))
 }
 
 /// Removes the workspace on the way out with an error, keeping both errors.

@@ -56,6 +56,7 @@ mod wasm_modules;
 mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
+mod workspace_mounts;
 #[cfg(unix)]
 mod workspace_outputs;
 #[cfg(unix)]
