@@ -50,7 +50,13 @@ pub(super) fn collect(
             DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
         })
         .collect();
-    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), mounts, conflict })
+    Ok(Delivered {
+        outputs,
+        skipped: collected.skipped().to_vec(),
+        skipped_total: collected.skipped_total(),
+        mounts,
+        conflict,
+    })
 }
 
 /// Puts the results into the caller's folder; where names are taken, all of them into a new folder in it, so that a script

@@ -114,6 +114,11 @@ fn identity(metadata: &Metadata) -> [i64; 5] {
 }
 
 impl Snapshot {
+    /// What there was: path and kind, sorted by path.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&str, EntryKind)> {
+        self.entries.iter().map(|(path, stamp)| (path.as_str(), stamp.kind))
+    }
+
     /// Looks at everything in a folder. What disappears meanwhile is left out; what can't be looked into is an error.
     pub(super) fn take(dir: &Dir) -> Result<Self> {
         let mut snapshot = Self::default();

@@ -10,6 +10,8 @@ mod access;
 mod changes;
 mod collect;
 mod export;
+#[cfg(unix)]
+mod guards;
 mod guest_path;
 mod host_file;
 mod host_tree;
@@ -34,6 +36,8 @@ pub use collect::{
     MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
 };
 pub use export::{Overwrite, check_export_folder};
+#[cfg(unix)]
+pub use guards::{Guard, GuardKind, MAX_GUARDS};
 pub(crate) use guest_path::check_name;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
 pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_file, write_host_file};

@@ -97,6 +97,13 @@ impl Workspace {
         &self.host_mounts
     }
 
+    /// Whether a folder of the host holds this workspace, or lies in it.
+    fn shares_a_tree_with(&self, path: &Path) -> Result<bool> {
+        let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error));
+        let (theirs, ours) = (real(path)?, real(self.ambient_root())?);
+        Ok(ours.starts_with(&theirs) || theirs.starts_with(&ours))
+    }
+
     fn stage_mount(&self, index: usize, request: &MountRequest) -> Result<HostMount> {
         let path = &request.host;
         let dir =
@@ -109,6 +116,16 @@ impl Workspace {
             before: None,
             above: names_above(path)?,
         };
+        if request.mode.writes_to_host() && self.shares_a_tree_with(path)? {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PathDenied,
+                format!(
+                    "'{}' holds the folder of this very run, whose read-only parts could then be changed; mount a folder \
+                     beside it, or set TMPDIR to another place",
+                    path.display()
+                ),
+            ));
+        }
         if let Protection::Protected(why) = mount.protection([]) {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PathDenied,

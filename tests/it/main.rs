@@ -12,6 +12,8 @@ mod agent_transcript;
 mod agent_wires;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod bubblewrap;
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod bubblewrap_mounts;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
 #[cfg(all(feature = "docker", target_os = "linux"))]

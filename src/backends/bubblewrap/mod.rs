@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::landlock::{Strictness, Use};
+use self::landlock::{Keeps, Strictness, Use};
 use self::root::{GUEST_USER, Root};
 use super::child::{self, ChildSpec, Confined, Place, ProgramError, Sandbox, find_program};
 use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, refused, set_variable, watched};
@@ -32,7 +32,7 @@ use super::ownership::{self, NOBODY};
 use super::toolchain::Toolchains;
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{Isolation, Limits, NetworkPolicy, RuntimeCapabilities, Support};
+use crate::policy::{Isolation, Limits, MountCapabilities, NetworkPolicy, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle,
 };
@@ -80,6 +80,11 @@ impl SkillRuntime for BubblewrapRuntime {
             cpu_time: Support::Advisory,
             memory: Support::Advisory,
             disk: Support::Advisory,
+            mounts: MountCapabilities {
+                read_only: Support::Enforced,
+                read_write: Support::Enforced,
+                without_delete: Support::Enforced,
+            },
             ..RuntimeCapabilities::none(Isolation::Process)
         }
     }
@@ -165,7 +170,7 @@ impl State {
             // Until an egress gateway is handed over, an allow list that was accepted as advisory means no network.
             NetworkPolicy::None | NetworkPolicy::Allowlist => false,
         };
-        let landlock = Use::decide(strictness(context.config)?, landlock::kernel_abi(), policy.out)?;
+        let landlock = Use::decide(strictness(context.config)?, landlock::kernel_abi(), Keeps::of(policy))?;
         let gone =
             |error: std::io::Error| SkillRuntimeError::backend("the workspace is gone", error.kind().to_string());
         let folder = workspace.ambient_root().canonicalize().map_err(gone)?;
@@ -185,7 +190,7 @@ impl State {
         let toolchains = Toolchains::find(&search, &folder, home.as_deref());
         let wanted = holder::Wanted {
             bwrap,
-            root: Root::build(workspace, &toolchains.folders, host_network)?,
+            root: Root::build(workspace, &toolchains.folders, host_network, user.map(|user| (user, user)))?,
             host_network,
             user: user.map(|user| (user, user)),
             folder: rustix::fs::open(
@@ -202,7 +207,7 @@ impl State {
             identity: (GUEST_USER, GUEST_USER),
             shared_memory: shared_memory(&policy.limits)?,
             filters: filter::filters()?,
-            rules: landlock.rules(policy.out),
+            rules: landlock.rules(policy),
             canary: c_string(folder.as_os_str().as_bytes())?,
         };
         Ok(Self { sandbox: Arc::new(sandbox), landlock, toolchains, workspace: folder, user })

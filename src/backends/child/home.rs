@@ -46,7 +46,7 @@ impl Room {
     /// The folder with this index among those that are made reachable, under a name of one part.
     pub(in crate::backends) fn new(name: &str, index: usize, access: Access) -> Option<Self> {
         let place = CString::new(format!("{HOME_SOURCE}/{name}")).ok()?;
-        let source = CString::new(format!("/tmp/{index:02}")).ok()?;
+        let source = CString::new(format!("/tmp/{index:03}")).ok()?;
         (!name.contains('/')).then_some(Self { place, source, access })
     }
 }

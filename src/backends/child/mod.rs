@@ -12,6 +12,8 @@
 
 mod confined;
 mod home;
+#[cfg(feature = "bubblewrap")]
+mod idmap;
 mod program;
 mod record;
 mod run;
@@ -26,6 +28,8 @@ mod watch;
 pub(super) use confined::{Confined, Sandbox};
 #[cfg(feature = "firejail")]
 pub(super) use home::{Access, HOME, HOME_SOURCE, Home, Room};
+#[cfg(feature = "bubblewrap")]
+pub(super) use idmap::{Identity, shown_as};
 pub(super) use program::{ProgramError, find_program};
 pub(super) use run::{ChildEnd, ChildSpec, run};
 #[cfg(feature = "bubblewrap")]

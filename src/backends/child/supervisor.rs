@@ -29,8 +29,9 @@ use super::system::{
 /// How long the supervisor tries to kill what is left. A fork bomb in one process group dies at the first signal;
 /// only one that changes its session at every fork lasts, and it must not hold the run for ever.
 const SWEEP_MILLISECONDS: i64 = 3_000;
-/// Folders that a program can be handed: five areas, `/tmp`, and a few mounts and interpreters. Two digits name them.
-pub(in crate::backends) const MAX_FOLDERS: usize = 64;
+/// Folders and files that a program can be handed: five areas, `/tmp`, interpreters, and the mounts with what is guarded
+/// in them. Three digits name them.
+pub(in crate::backends) const MAX_FOLDERS: usize = 256;
 /// Children looked at in one pass: as many ids as the buffer holds. The next pass takes the rest.
 const CHILDREN_BUFFER: usize = 16 * 1024;
 /// Everything the processes of a run need, prepared by the host.
@@ -223,6 +224,10 @@ unsafe fn make_reachable(folders: &[OwnedFd]) -> io::Result<()> {
         let copy = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as u32;
         for (folder, tree) in folders.iter().zip(&mut trees) {
             *tree = libc::syscall(libc::SYS_open_tree, folder.as_raw_fd(), c"".as_ptr(), copy) as RawFd;
+            if *tree < 0 && *libc::__errno_location() == libc::EINVAL {
+                // A mount that nobody sees yet, made by `idmap`: it can be put in place as it is, but not copied.
+                *tree = folder.as_raw_fd();
+            }
             if *tree < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -233,20 +238,38 @@ unsafe fn make_reachable(folders: &[OwnedFd]) -> io::Result<()> {
         let (tmpfs, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
         check(libc::mount(tmpfs, c"/tmp".as_ptr(), tmpfs, flags, c"mode=755".as_ptr().cast::<c_void>()))?;
         for (index, (folder, tree)) in folders.iter().zip(trees).enumerate() {
-            let mut path = *b"/tmp/00\0";
-            path[5] += (index / 10) as u8;
-            path[6] += (index % 10) as u8;
+            let mut path = *b"/tmp/000\0";
+            path[5] += (index / 100) as u8;
+            path[6] += (index / 10 % 10) as u8;
+            path[7] += (index % 10) as u8;
             let path = path.as_ptr().cast::<libc::c_char>();
-            check(libc::mkdir(path, 0o755))?;
+            make_place(path, folder.as_raw_fd())?;
             let from_descriptor = libc::MOVE_MOUNT_F_EMPTY_PATH;
             let moved = libc::syscall(libc::SYS_move_mount, tree, c"".as_ptr(), libc::AT_FDCWD, path, from_descriptor);
             check(moved as c_int)?;
-            let reachable = libc::open(path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC);
+            let reachable = libc::open(path, libc::O_PATH | libc::O_CLOEXEC);
             if reachable < 0 || libc::dup2(reachable, folder.as_raw_fd()) < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(())
+    }
+}
+
+/// Makes what a folder or a file can be mounted on.
+unsafe fn make_place(path: *const libc::c_char, what: RawFd) -> io::Result<()> {
+    // SAFETY: async-signal-safe calls; the structure lives through the call, and is read only when it was filled.
+    unsafe {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        check(libc::fstat(what, stat.as_mut_ptr()))?;
+        if stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFDIR {
+            return check(libc::mkdir(path, 0o755));
+        }
+        let file = libc::open(path, libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644);
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        check(libc::close(file))
     }
 }
 
