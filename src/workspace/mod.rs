@@ -45,6 +45,8 @@ pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
 pub use mounts::HostMount;
+#[cfg(all(feature = "docker", target_os = "linux"))]
+pub(crate) use mounts::mount_points;
 pub use private_dir::{PrivateDir, read_whole};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};

@@ -21,6 +21,10 @@ use crate::policy::{MountMode, MountPoint, MountRequest, Protection, protection}
 /// Components of the host's own path that are looked at to know what a mounted folder is: no protected pattern is longer.
 const NAMED_ABOVE: usize = 3;
 
+/// Folders of the host that hold no data but the system's own state, sockets of its services among it: whoever can reach
+/// those is outside of every sandbox.
+const NEVER: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];
+
 /// A host folder that the guest sees beside its workspace.
 #[derive(Debug)]
 pub struct HostMount {
@@ -61,6 +65,19 @@ impl HostMount {
     #[must_use]
     pub fn dir(&self) -> &Dir {
         &self.dir
+    }
+
+    /// The user whom the folder belongs to.
+    ///
+    /// # Errors
+    /// [`Backend`](ErrorKind::Backend) when the system doesn't say.
+    #[cfg(unix)]
+    pub fn owner(&self) -> Result<u32> {
+        use cap_std::fs::MetadataExt;
+        let metadata = self.dir.dir_metadata();
+        metadata.map(|metadata| metadata.uid()).map_err(|error| {
+            SkillRuntimeError::backend(format!("could not look at the folder mounted at '{}'", self.guest), error)
+        })
     }
 
     /// What a path below the mount means (components, top first, links resolved). Nothing is protected in a private copy:
@@ -160,9 +177,39 @@ impl Workspace {
 /// The last components of a folder's real path, top first.
 fn names_above(path: &Path) -> Result<Vec<String>> {
     let real = std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error))?;
+    if real.parent().is_none() || NEVER.iter().any(|never| real.starts_with(never)) {
+        return Err(SkillRuntimeError::new(
+            ErrorKind::PathDenied,
+            format!(
+                "'{}' can't be mounted: it is, or holds, the system's own state; mount a folder of data",
+                path.display()
+            ),
+        ));
+    }
     let mut names: Vec<String> =
         real.iter().rev().take(NAMED_ABOVE).map(|name| name.to_string_lossy().into_owned()).collect();
     names.retain(|name| name != "/");
     names.reverse();
     Ok(names)
+}
+
+/// Where other file systems are mounted in this process's world.
+///
+/// # Errors
+/// [`Backend`](ErrorKind::Backend) when `/proc` can't be read.
+#[cfg(all(feature = "docker", target_os = "linux"))]
+pub(crate) fn mount_points() -> Result<Vec<String>> {
+    #[expect(clippy::disallowed_methods, reason = "a file of the kernel's, not of the host's user")]
+    let table = std::fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| SkillRuntimeError::backend("could not read the table of mounts", error))?;
+    // The fifth field, in which the kernel writes spaces and the like as three octal digits.
+    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect())
+}
+
+#[cfg(all(feature = "docker", target_os = "linux"))]
+fn unescaped(field: &str) -> String {
+    ["\\040", "\\011", "\\012", "\\134"]
+        .iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(field.to_owned(), |text, (code, character)| text.replace(code, character))
 }

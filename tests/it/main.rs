@@ -25,6 +25,8 @@ mod docker_leftovers;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_limits;
 #[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_mounts;
+#[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_runs;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_support;

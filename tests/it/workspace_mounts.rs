@@ -198,4 +198,7 @@ fn what_cannot_be_mounted_is_refused_before_anything_runs() {
     assert_eq!(kind(".git/hooks", MountMode::ReadWrite), Err(ErrorKind::PathDenied));
     assert_eq!(kind(".git/hooks", MountMode::ReadOnly), Ok(()));
     assert_eq!(kind(".git/hooks", MountMode::CopyOnWrite), Ok(()));
+    for never in ["/", "/proc", "/run", "/dev/shm"] {
+        assert_eq!(kind(never, MountMode::ReadOnly), Err(ErrorKind::PathDenied), "{never}");
+    }
 }
