@@ -14,6 +14,7 @@ use cap_std::fs::Dir;
 use super::collect::{Collected, OutputFile, copy_output};
 use super::guest_path::Area;
 use super::host_tree::{open_error, typed};
+use super::ledger::{Outside, temporary_name};
 use super::root::Workspace;
 use super::transfer::{CreateMode, Failure, create_new};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -108,10 +109,19 @@ impl Collected {
             check_free(&target, to, file, overwrite)?;
         }
         let out = workspace.area(Area::Out);
+        let temporary =
+            temporary_name().map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
+        let mut recorded = None;
         for file in self.files() {
             let (parent, name) = split(&file.path);
+            if recorded != Some(parent) {
+                // Files are sorted, so those of one folder stand together.
+                workspace.record(&Outside::File(to.join(parent).join(&temporary)))?;
+                recorded = Some(parent);
+            }
             let folder = make_below(&target, parent).map_err(|error| in_the_way(to, file, error))?;
-            write_one(out, &folder, name, to, file, overwrite)?;
+            let place = Place { folder: &folder, name, temporary: &temporary };
+            write_one(out, &place, to, file, overwrite)?;
         }
         Ok(())
     }
@@ -154,18 +164,22 @@ fn make_below(target: &Dir, parent: &str) -> io::Result<Dir> {
     Ok(folder)
 }
 
-fn write_one(out: &Dir, folder: &Dir, name: &str, to: &Path, file: &OutputFile, overwrite: Overwrite) -> Result<()> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random)
-        .map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
-    let temporary = format!(".skillcell-{:016x}", u64::from_be_bytes(random));
-    let mut copy = create_new(folder, &temporary, file.executable, CreateMode::Ordinary)
+/// Where a file is put: its folder, its name there, and the name it has until it is whole.
+struct Place<'a> {
+    folder: &'a Dir,
+    name: &'a str,
+    temporary: &'a str,
+}
+
+fn write_one(out: &Dir, place: &Place<'_>, to: &Path, file: &OutputFile, overwrite: Overwrite) -> Result<()> {
+    let Place { folder, name, temporary } = *place;
+    let mut copy = create_new(folder, temporary, file.executable, CreateMode::Ordinary)
         .map_err(|error| in_the_way(to, file, error))?;
     let placed = copy_output(out, file, &mut copy).and_then(|()| {
         let placed = match overwrite {
-            Overwrite::Replace => folder.rename(&temporary, folder, name),
+            Overwrite::Replace => folder.rename(temporary, folder, name),
             // A hard link fails where a name exists, which renaming doesn't, so that a file made since the check stays.
-            Overwrite::Refuse => folder.hard_link(&temporary, folder, name),
+            Overwrite::Refuse => folder.hard_link(temporary, folder, name),
         };
         match placed {
             Err(error) if Failure::of(&error) == Failure::Exists => Err(exists(to, file)),
@@ -175,7 +189,7 @@ fn write_one(out: &Dir, folder: &Dir, name: &str, to: &Path, file: &OutputFile, 
         }
     });
     // After a rename it is gone already.
-    let _ = folder.remove_file(&temporary);
+    let _ = folder.remove_file(temporary);
     placed
 }
 

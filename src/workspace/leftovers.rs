@@ -9,6 +9,7 @@ use std::io;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 
+use super::ledger::undo;
 use super::remove::{PATIENCE, remove_tree};
 use super::root::Workspace;
 
@@ -70,6 +71,7 @@ impl Workspace {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
         }
+        undo(&dir, name)?;
         remove_tree(parent, name, &dir, PATIENCE)?;
         Ok(true)
     }

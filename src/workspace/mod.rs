@@ -15,6 +15,7 @@ mod guards;
 mod guest_path;
 mod host_file;
 mod host_tree;
+mod ledger;
 mod leftovers;
 mod mounts;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
@@ -44,6 +45,8 @@ pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_fi
 pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
+#[cfg(all(feature = "groups", target_os = "linux"))]
+pub(crate) use ledger::Outside;
 pub use mounts::HostMount;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 pub(crate) use mounts::mount_points;

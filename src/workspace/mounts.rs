@@ -4,7 +4,7 @@
 //! What a guest does with names in a writable mount is decided by [`HostMount::protection`]; what it did is found by
 //! `changes.rs`. Nothing here writes to the host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
@@ -36,6 +36,8 @@ pub struct HostMount {
     /// What was there before the run, in a folder the guest may change.
     pub(super) before: Option<Snapshot>,
     above: Vec<String>,
+    /// The host's folder as it was named: for the ledger.
+    pub(super) host: PathBuf,
 }
 
 impl HostMount {
@@ -132,6 +134,7 @@ impl Workspace {
             original: None,
             before: None,
             above: names_above(path)?,
+            host: path.clone(),
         };
         if request.mode.writes_to_host() && self.shares_a_tree_with(path)? {
             return Err(SkillRuntimeError::new(

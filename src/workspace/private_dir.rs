@@ -47,7 +47,24 @@ impl PrivateDir {
                 ),
             ));
         }
-        Ok(Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real })
+        let opened = Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real };
+        opened.sweep();
+        Ok(opened)
+    }
+
+    /// Removes what killed processes left half-written. Taking one that was made this very moment costs its writer a file
+    /// that it would have kept for later, no more.
+    fn sweep(&self) {
+        let Ok(entries) = self.dir.entries() else { return };
+        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+            let digits = name.strip_prefix('.').unwrap_or_default();
+            if digits.len() == 16
+                && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && self.read(&name).is_some_and(|file| file.try_lock().is_ok())
+            {
+                let _ = self.dir.remove_file(&name);
+            }
+        }
     }
 
     /// The folder's path on the host, for an engine that insists on one. What it leads to can't be exchanged by others:
@@ -80,11 +97,13 @@ impl PrivateDir {
         options.write(true).create_new(true);
         #[cfg(unix)]
         cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = self
-            .dir
-            .open_with(&temporary, &options)
-            .and_then(|mut file| parts.iter().try_for_each(|part| file.write_all(part)))
-            .and_then(|()| self.dir.rename(&temporary, &self.dir, name));
+        let written = self.dir.open_with(&temporary, &options).and_then(|file| {
+            let mut file = file.into_std();
+            // Held until the file has its name: what nobody holds is a leftover of a process that was killed.
+            file.lock()?;
+            parts.iter().try_for_each(|part| file.write_all(part))?;
+            self.dir.rename(&temporary, &self.dir, name)
+        });
         if written.is_err() {
             let _ = self.dir.remove_file(&temporary);
         }
@@ -191,6 +210,24 @@ mod tests {
         assert!(private.read("x").is_some() && private.read("y").is_some());
         private.shrink(0);
         assert!(private.read("x").is_none() && private.read("y").is_none());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a");
+        let private = PrivateDir::open(&path).unwrap();
+        let (left, written) = (".0123456789abcdef", ".fedcba9876543210");
+        for name in [left, written, ".notes", "0123456789abcdef", ".0123456789abcdeg"] {
+            private.write(name, &[b"x"]).unwrap();
+        }
+        let held = private.read(written).unwrap();
+        held.lock().unwrap();
+        let again = PrivateDir::open(&path).unwrap();
+        assert!(again.read(left).is_none());
+        for name in [written, ".notes", "0123456789abcdef", ".0123456789abcdeg"] {
+            assert!(again.read(name).is_some(), "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use cap_std::fs::DirBuilderExt;
 use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
+use super::ledger::undo;
 use super::leftovers::{PREFIX, mark};
 use super::mounts::HostMount;
 use super::remove::{PATIENCE, remove_tree};
@@ -115,6 +116,11 @@ impl Workspace {
         &self.areas[area as usize]
     }
 
+    /// Its folder's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The folder it lies in.
     pub(super) fn parent(&self) -> &Dir {
         &self.parent
@@ -149,7 +155,10 @@ impl Workspace {
         if *removal == Removal::Done {
             return Ok(());
         }
-        match remove_tree(&self.parent, &self.name, &self.root, PATIENCE) {
+        // The ledger goes with the folder, so what it names must go first.
+        let removed =
+            undo(&self.root, &self.name).and_then(|()| remove_tree(&self.parent, &self.name, &self.root, PATIENCE));
+        match removed {
             Ok(()) => {
                 *removal = Removal::Done;
                 Ok(())

@@ -36,6 +36,8 @@ mod firejail;
 mod http_server;
 #[cfg(all(feature = "cli", feature = "pack-js"))]
 mod javascript;
+#[cfg(all(feature = "cli", feature = "wasm", feature = "bubblewrap", target_os = "linux"))]
+mod kill_hosts;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]

@@ -27,7 +27,9 @@ use async_trait::async_trait;
 use self::landlock::{Keeps, Strictness, Use};
 use self::root::{GUEST_USER, Root};
 use super::child::{self, ChildSpec, Confined, Place, ProgramError, Sandbox, find_program};
-use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, refused, set_variable, watched};
+use super::guest::{
+    SYSTEM_PATH, concluded, fixed_environment, group, limits_kept_by, own_program, refused, set_variable, watched,
+};
 use super::ownership::{self, NOBODY};
 use super::toolchain::Toolchains;
 use crate::audit::Layer;
@@ -45,6 +47,8 @@ const NAME: &str = "bubblewrap";
 const OPTIONS: [&str; 1] = ["landlock"];
 /// Shared memory of a run, at most. It is memory, so a quarter of the memory limit if that is less.
 const SHARED_MEMORY: u64 = 64 << 20;
+/// Processes of ours in the control group of a run: its init.
+const INIT: usize = 1;
 /// Where `bwrap` is, when the host's `PATH` says nothing.
 const FALLBACK_PATH: &str = SYSTEM_PATH;
 
@@ -126,7 +130,7 @@ impl SkillRuntime for BubblewrapRuntime {
         let landlock = state.landlock.describe();
         context.audit.allow(Layer::Runtime, "prepare", NAME, &format!("landlock {landlock}"))?;
         let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);
-        Ok(handle.with_backend("landlock", landlock).with_backend("limits", "rlimits and a watch on the process tree"))
+        Ok(handle.with_backend("landlock", landlock).with_backend("limits", limits_kept_by()))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
@@ -235,6 +239,7 @@ impl State {
             sink: command.sink.clone(),
             limits: handle.policy().limits.clone(),
             disk: Some(watched(handle)?),
+            group: group(handle, INIT)?,
         })
     }
 

@@ -11,6 +11,7 @@
 //! supervisor that needs no help from the host; capture is bounded; a grandchild that holds a pipe extends nothing.
 
 mod confined;
+mod group;
 mod home;
 #[cfg(feature = "bubblewrap")]
 mod idmap;
@@ -26,6 +27,7 @@ mod watch;
 
 #[cfg(feature = "bubblewrap")]
 pub(super) use confined::{Confined, Sandbox};
+pub(super) use group::{Group, delegation};
 #[cfg(feature = "firejail")]
 pub(super) use home::{Access, HOME, HOME_SOURCE, Home, Room};
 #[cfg(feature = "bubblewrap")]

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) status: OwnedFd,
     /// Resource limits of the guest: resource, soft, hard.
     pub(super) limits: Vec<(u32, u64, u64)>,
+    /// The way into the run's control group: `0` written there puts the writer in.
+    pub(super) group: Option<OwnedFd>,
     /// Where the guest lives.
     pub(super) place: Place,
 }
@@ -128,12 +130,21 @@ impl Plan {
         }
     }
 
+    /// Puts this process into the run's control group. The supervisor stays out of it: it has to outlive what is in it.
+    pub(super) unsafe fn enter_group(&self) -> io::Result<()> {
+        let Some(group) = &self.group else { return Ok(()) };
+        // SAFETY: the descriptor is open and the buffer's length is given.
+        let written = unsafe { libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+        if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Confines this process as far as an ordinary process can be; `exec` follows.
     unsafe fn become_guest(&self, place: &OnHost, supervisor: pid_t) -> io::Result<()> {
         let failed = |stage| move |error| failed_at(self.status.as_raw_fd(), stage, error);
         // SAFETY: as in `enter`.
         unsafe {
             libc::setsid();
+            self.enter_group().map_err(failed(Stage::Limits))?;
             if let Some((user, group)) = place.user {
                 make_reachable(&place.folders).map_err(failed(Stage::Mounts))?;
                 if let Some(home) = &place.home {

@@ -65,6 +65,12 @@ impl Watch {
         self
     }
 
+    /// Leaves memory to the kernel.
+    pub(super) fn without_memory(mut self) -> Self {
+        self.memory = u64::MAX;
+        self
+    }
+
     /// One look. `None` when all is well, or when the supervisor is gone.
     pub(super) async fn look(&mut self, supervisor: Option<u32>) -> Option<Excess> {
         let supervisor = supervisor?;

@@ -29,7 +29,8 @@ use super::child::{
     self, Access, ChildSpec, HOME_SOURCE, Home, OnHost, Place, ProgramError, Rights, Room, find_program,
 };
 use super::guest::{
-    Elsewhere, SYSTEM_PATH, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched,
+    Elsewhere, SYSTEM_PATH, concluded, fixed_environment, group, limits_kept_by, not_there, own_program, refused,
+    set_variable, watched,
 };
 use super::ownership::{self, NOBODY};
 use crate::audit::Layer;
@@ -141,7 +142,7 @@ impl SkillRuntime for FirejailRuntime {
         let state = State::prepare(&workspace, context.policy).await.map_err(|error| error.operation("prepare"))?;
         context.audit.allow(Layer::Runtime, "prepare", NAME, "the self-test held")?;
         let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);
-        Ok(handle.with_backend("workspace", "shown as the home folder").with_backend("limits", "rlimits and a watch"))
+        Ok(handle.with_backend("workspace", "shown as the home folder").with_backend("limits", limits_kept_by()))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
@@ -290,6 +291,7 @@ impl State {
         let mut spec = self.spec(arguments, keep, command.stdin.clone(), handle.policy().limits.clone())?;
         spec.sink = command.sink.clone();
         spec.disk = Some(watched(handle)?);
+        spec.group = group(handle, OWN_PROCESSES)?;
         Ok(spec)
     }
 
@@ -355,7 +357,17 @@ impl State {
             own_processes: OWN_PROCESSES,
             ..OnHost::new(folder)
         });
-        Ok(ChildSpec { program: self.program.clone(), argv, env, place, stdin, sink: None, limits, disk: None })
+        Ok(ChildSpec {
+            program: self.program.clone(),
+            argv,
+            env,
+            place,
+            stdin,
+            sink: None,
+            limits,
+            disk: None,
+            group: None,
+        })
     }
 
     /// What is started, as a path inside.

@@ -11,6 +11,7 @@ use crate::backends::child::HOME;
 use crate::backends::ownership::NOBODY;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{NetworkPolicy, SandboxPolicy};
+use crate::workspace::Workspace;
 
 /// Folders of the root that a guest may look into; `/home` and `/root` are emptied by `private`.
 const SHOWN: [&str; 14] =
@@ -46,9 +47,10 @@ pub(super) fn profile(workspace: &Path, policy: &SandboxPolicy) -> Result<String
     };
     // The outer `firejail` is not in the user namespace, in which the kernel counts.
     let processes = policy.limits.processes as usize + OWN_PROCESSES - 1;
+    let ledger = Workspace::LEDGER;
     let mut profile = format!(
         "quiet\nprivate {workspace}\nprivate-dev\nprivate-tmp\nprivate-etc {CONFIGURATION}\n\
-         read-only ${{HOME}}\nread-write ${{HOME}}/out\nread-write ${{HOME}}/tmp\n\
+         blacklist ${{HOME}}/{ledger}\nread-only ${{HOME}}\nread-write ${{HOME}}/out\nread-write ${{HOME}}/tmp\n\
          caps.drop all\nnonewprivs\nnoroot\nrlimit-nproc {processes}\nseccomp\nseccomp.block-secondary\nrestrict-namespaces\n\
          protocol inet,inet6,netlink\n{network}ipc-namespace\ndbus-user none\ndbus-system none\n\
          no3d\nnodvd\nnosound\nnotv\nnou2f\nnovideo\nnoinput\nnoprinters\ndisable-mnt\nmachine-id\n\
