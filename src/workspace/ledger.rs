@@ -14,7 +14,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::root::Workspace;
-use super::transfer::hex;
+use crate::digest::hex;
 use crate::error::{Result, SkillRuntimeError};
 
 /// What temporary files of ours begin with; sixteen hexadecimal digits follow.

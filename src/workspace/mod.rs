@@ -48,7 +48,7 @@ pub use host_tree::{
 #[cfg(all(feature = "groups", target_os = "linux"))]
 pub(crate) use ledger::Outside;
 pub use mounts::HostMount;
-#[cfg(all(feature = "docker", target_os = "linux"))]
+#[cfg(all(feature = "ownership", target_os = "linux"))]
 pub(crate) use mounts::mount_points;
 pub use private_dir::{PrivateDir, read_whole};
 pub use root::Workspace;

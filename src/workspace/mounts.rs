@@ -200,7 +200,7 @@ fn names_above(path: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// [`Backend`](ErrorKind::Backend) when `/proc` can't be read.
-#[cfg(all(feature = "docker", target_os = "linux"))]
+#[cfg(all(feature = "ownership", target_os = "linux"))]
 pub(crate) fn mount_points() -> Result<Vec<String>> {
     #[expect(clippy::disallowed_methods, reason = "a file of the kernel's, not of the host's user")]
     let table = std::fs::read_to_string("/proc/self/mountinfo")
@@ -209,7 +209,7 @@ pub(crate) fn mount_points() -> Result<Vec<String>> {
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect())
 }
 
-#[cfg(all(feature = "docker", target_os = "linux"))]
+#[cfg(all(feature = "ownership", target_os = "linux"))]
 fn unescaped(field: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
