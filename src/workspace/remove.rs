@@ -62,6 +62,7 @@ pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir, patience: Duratio
 }
 
 /// Removes everything in the folder behind `top`.
+#[cfg(all(feature = "archive", target_os = "linux"))]
 pub(super) fn empty(top: &Dir) -> io::Result<()> {
     empty_until(top, &Done::new(PATIENCE))
 }

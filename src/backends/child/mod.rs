@@ -32,6 +32,8 @@ pub(super) use group::{Group, delegation};
 pub(super) use home::{Access, HOME, HOME_SOURCE, Home, Room};
 #[cfg(feature = "bubblewrap")]
 pub(super) use idmap::{Identity, shown_as};
+#[cfg(feature = "bubblewrap")]
+pub(super) use program::TrustedFolders;
 pub(super) use program::{ProgramError, find_program};
 pub(super) use run::{ChildEnd, ChildSpec, run};
 #[cfg(feature = "bubblewrap")]

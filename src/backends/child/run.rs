@@ -143,18 +143,21 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
         }
     };
     let duration = started.elapsed();
-    running.reap().await;
-    let (stdout, stderr, total) = outputs.finish(DRAIN_PATIENCE).await;
+    // Together: each waits for other processes, and on a busy machine every wait costs.
+    let ((), (stdout, stderr, total), filled) =
+        tokio::join!(running.reap(), outputs.finish(DRAIN_PATIENCE), watch.disk_excess());
     if cause.is_none() && total > limits.output {
         cause = Some(Cause::Output);
     }
     if cause.is_none() {
         // What was written in the last moment counts too.
-        cause = watch.disk_excess().await.map(Cause::Excess);
+        cause = filled.map(Cause::Excess);
     }
     let counted = group.as_ref().map(Group::usage).unwrap_or_default();
-    // Removing it may take the kernel a moment.
-    let _ = tokio::task::spawn_blocking(move || drop(group)).await;
+    if let Some(group) = group {
+        // Removing it may take the kernel a moment.
+        let _ = tokio::task::spawn_blocking(move || drop(group)).await;
+    }
     let usage = Usage {
         cpu_time: Some(counted.cpu_time.unwrap_or(Duration::from_micros(end.cpu_microseconds))),
         peak_memory: Some(counted.peak_memory.unwrap_or(end.peak_memory)),
