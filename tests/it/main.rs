@@ -1,5 +1,7 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "llm", unix))]
+mod agent_cassettes;
 #[cfg(unix)]
 mod agent_loop;
 #[cfg(unix)]
@@ -16,6 +18,10 @@ mod bubblewrap;
 mod bubblewrap_mounts;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "cli", feature = "wasm"))]
+mod cli_agent;
+#[cfg(feature = "cli")]
+mod cli_skill;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_copied;
 #[cfg(all(feature = "docker", target_os = "linux"))]
@@ -38,6 +44,8 @@ mod http_server;
 mod javascript;
 #[cfg(all(feature = "cli", feature = "wasm", feature = "bubblewrap", target_os = "linux"))]
 mod kill_hosts;
+#[cfg(all(feature = "cli", feature = "wasm", unix))]
+mod llm_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -50,6 +58,8 @@ mod ordinary_user;
 mod python;
 #[cfg(feature = "fetch")]
 mod skill_fetch;
+#[cfg(unix)]
+mod skill_shapes;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_cache;
 #[cfg(all(feature = "wasm", unix))]
@@ -58,6 +68,10 @@ mod wasm_files;
 mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_quota;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_refusals;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_support;
 #[cfg(unix)]
