@@ -312,6 +312,7 @@ fn failed_text(run: &RuntimeRunResult) -> String {
         | crate::runtime::Termination::OutOfMemory
         | crate::runtime::Termination::OutputLimit
         | crate::runtime::Termination::DiskLimit
+        | crate::runtime::Termination::ProcessLimit
         | crate::runtime::Termination::Trapped(_)
         | crate::runtime::Termination::Cancelled => run.termination.to_string(),
     };

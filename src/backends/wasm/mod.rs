@@ -166,6 +166,7 @@ fn limit_name(termination: &Termination) -> Option<&'static str> {
         Termination::OutOfFuel => Some("fuel_limit"),
         Termination::OutOfMemory => Some("memory_limit"),
         Termination::OutputLimit => Some("output_limit"),
+        Termination::ProcessLimit => Some("process_limit"),
         Termination::Trapped(trap) if trap.code == trap::OPEN_FILE_LIMIT => Some(trap::OPEN_FILE_LIMIT),
         // The call that would have passed it was an event of its own.
         Termination::DiskLimit => None,

@@ -162,7 +162,7 @@ fn run(args: RunArgs) -> Result<StepResult> {
         // The script is ended and everything removed; who asks again doesn't want to wait for that.
         tokio::select! {
             result = &mut step => result,
-            () = interrupted() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "interrupted twice; cleanup was not waited for")),
+            () = interrupted() => exit::at_once(),
         }
     });
     // A read of a terminal can't be interrupted: leave its thread behind rather than wait for a key.
@@ -362,7 +362,7 @@ fn write_all(writer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Says what came of it and gives the exit code.
 fn report(result: &StepResult, as_json: bool) -> ExitCode {
-    let code = exit::of_termination(&result.run.termination);
+    let code = exit::with_conflict(exit::of_termination(&result.run.termination), result.conflict.as_ref());
     if as_json {
         let printed = terminal::print_bytes(&line(&document(result)));
         return if printed == ExitCode::SUCCESS { ExitCode::from(code) } else { printed };
@@ -376,6 +376,9 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
     let unlisted = result.skipped_total.saturating_sub(result.skipped.len() as u64);
     if unlisted > 0 {
         terminal::note(&format!("not kept: {unlisted} more"));
+    }
+    if let Some(conflict) = &result.conflict {
+        terminal::note_conflict(conflict);
     }
     for mount in &result.mounts {
         report_mount(mount);
@@ -428,6 +431,7 @@ fn ended(termination: &Termination) -> String {
         | Termination::OutOfMemory
         | Termination::OutputLimit
         | Termination::DiskLimit
+        | Termination::ProcessLimit
         | Termination::Cancelled => termination.to_string(),
     }
 }
@@ -473,6 +477,7 @@ fn document(result: &StepResult) -> Value {
         "output_files": outputs,
         "skipped": result.skipped,
         "skipped_total": result.skipped_total,
+        "output_conflict": result.conflict,
         "mounts": result.mounts,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),
