@@ -8,6 +8,7 @@ pub mod audit;
 mod backends;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod digest;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http;

@@ -220,7 +220,9 @@ async fn attempted(world: &World<'_>, case: &Case) -> Verdict {
         Work::Denied { attempt, twin } => {
             let (refusal, absent) = denied(world, attempt).await?;
             world.untouched()?;
-            world.wipe().map_err(|error| Fault::Broken(format!("what the guest left could not be removed: {error}")))?;
+            world
+                .wipe()
+                .map_err(|error| Fault::Broken(format!("what the guest left could not be removed: {error}")))?;
             if !absent {
                 allowed(world, twin).await?;
             }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::audit::{AuditSummary, RunId};
 use crate::policy::EnforcementReport;
 use crate::runtime::RuntimeRunResult;
-use crate::workspace::{OutputFile, SkippedOutput};
+use crate::workspace::{MountReport, OutputFile, SkippedOutput};
 
 /// What came of a step that ran to its end: the run's result, the files it left, what was really enforced.
 ///
@@ -28,6 +28,8 @@ pub struct StepResult<T = RuntimeRunResult> {
     pub skipped: Vec<SkippedOutput>,
     /// How much was not taken in all; `skipped` lists the first of it.
     pub skipped_total: u64,
+    /// What the guest did to the host folders it could write to.
+    pub mounts: Vec<MountReport>,
     /// What was really enforced.
     pub enforcement: EnforcementReport,
     /// Counts of the audit trail.

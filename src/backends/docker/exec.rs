@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as DaemonError;
@@ -18,7 +18,9 @@ use super::capture::Streams;
 use super::connect::{Failure, call_error, failure};
 use super::feed::feed;
 use super::init::protocol::{NONCE_LEN, Outcome, Report, Request};
-use super::session::{Forced, Live, Session};
+use super::memory::ran_out_of_memory;
+use super::session::{Forced, InUse, Live, Session};
+use super::spare::Spare;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
 use crate::runtime::{RunCommand, RuntimeRunResult, Stdin, Termination, Usage};
@@ -34,6 +36,8 @@ const SIGXFSZ: i32 = 25;
 /// What a shell answers for a child that was killed.
 const SHELL_KILLED: i32 = 128 + SIGKILL;
 const ENOENT: i32 = 2;
+/// In the audit trail.
+const MEMORY_LIMIT: &str = "memory_limit";
 
 pub(super) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, DaemonError>> + Send>>;
 pub(super) type Input = Pin<Box<dyn AsyncWrite + Send>>;
@@ -87,26 +91,44 @@ pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, g
     }
 }
 
-/// Starts a run; in another container when the first one has ended since the last run.
-async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
-    let guard = |live: Arc<Live>| RunGuard { session: session.clone(), live: Some(live), group: session.next_group() };
+/// A run that has its supervisor.
+struct Started {
+    guard: RunGuard,
+    exec: Exec,
+    /// The supervisor was there before the run.
+    waited: bool,
+}
+
+/// Starts a run, by the supervisor that waits where there is one; in another container when the first one has ended since
+/// the last run.
+async fn start_run(session: &Arc<Session>, stdin: &Stdin) -> Result<Started> {
+    let guard =
+        |live: Arc<Live>, group: u32| RunGuard { session: session.clone(), live: Some(InUse::new(live)), group };
     let live = session.current().await?;
-    let mut first = guard(live.clone());
+    // What was read from a file can't be read again, should the supervisor turn out to be gone.
+    let rereadable = match stdin {
+        Stdin::Closed | Stdin::Bytes(_) => true,
+        Stdin::File(_) => false,
+    };
+    if rereadable && let Some(Spare { exec, group, .. }) = session.take_spare(&live) {
+        return Ok(Started { guard: guard(live, group), exec, waited: true });
+    }
+    let mut first = guard(live.clone(), session.next_group());
     match start_exec(session, &live.id, "run", first.group).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             first.disarm();
             session.replace(&live).await?;
             let live = session.current().await?;
-            let second = guard(live.clone());
+            let second = guard(live.clone(), session.next_group());
             let exec = start_exec(session, &live.id, "run", second.group).await?;
-            Ok((second, exec))
+            Ok(Started { guard: second, exec, waited: false })
         }
         Err(error) => {
             // Not started; and if it was, the end of its connection has ended it.
             first.disarm();
             Err(error)
         }
-        Ok(exec) => Ok((first, exec)),
+        Ok(exec) => Ok(Started { guard: first, exec, waited: false }),
     }
 }
 
@@ -115,7 +137,7 @@ async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
 /// # Errors
 /// See [`SkillRuntime::run`](crate::runtime::SkillRuntime::run).
 pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCommand) -> Result<Ended> {
-    let started = Instant::now();
+    let (started, since) = (Instant::now(), SystemTime::now());
     let deadline = tokio::time::Instant::now() + limits.wall_time;
     let mut nonce = [0; NONCE_LEN];
     getrandom::fill(&mut nonce)
@@ -124,35 +146,61 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
         SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file")
     })?;
     let mut streams = Streams::new(limits, nonce, command.sink.clone());
-    // A dropped start ends what it may have started: its guard is dropped with it.
-    let Ok(start) = tokio::time::timeout_at(deadline, start_run(session)).await else {
-        let (stdout, stderr, _) = streams.finish();
-        let (termination, duration) = (Termination::TimedOut, started.elapsed());
-        let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
-        return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+    // Nothing was started by a waiting supervisor that was killed before it had its request; the second one is fresh.
+    let (mut guard, exec_id, cause, broken) = loop {
+        // A dropped start ends what it may have started: its guard is dropped with it.
+        let Ok(start) = tokio::time::timeout_at(deadline, start_run(session, &command.stdin)).await else {
+            let (stdout, stderr, _) = streams.finish();
+            let (termination, duration) = (Termination::TimedOut, started.elapsed());
+            let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
+            return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+        };
+        let Started { mut guard, exec, waited } = start?;
+        let feed = feed_of(exec.input, request.clone(), command);
+        let (cause, broken) = follow(exec.output, feed, &mut streams, deadline).await;
+        if waited && !streams.accepted() && cause.is_none() {
+            guard.disarm();
+            streams = Streams::new(limits, nonce, command.sink.clone());
+            continue;
+        }
+        break (guard, exec.id, cause, broken);
     };
-    let (mut guard, exec) = start?;
-    let (cause, broken) = follow(exec.output, feed_of(exec.input, request, command), &mut streams, deadline).await;
     let (stdout, stderr, report) = streams.finish();
+    let unexplained = report.is_none() && cause.is_none();
+    let out_of_memory = match (&report, &guard.live) {
+        (None, Some(live)) if unexplained => ran_out_of_memory(&session.docker, &live.id, since).await,
+        _ => report.as_ref().is_some_and(|report| report.out_of_memory),
+    };
     let forced = match &report {
         Some(report) if !report.survivors => Forced::Killed,
         Some(_) => guard.force(broken).await?,
         None => {
-            if cause.is_none() && broken.is_none() {
-                check_started(session, &exec.id).await.inspect_err(|_| guard.disarm())?;
+            if unexplained && broken.is_none() && !out_of_memory {
+                check_started(session, &exec_id).await.inspect_err(|_| guard.disarm())?;
             }
             guard.force(broken).await?
         }
     };
+    if out_of_memory
+        && forced == Forced::Killed
+        && let Some(live) = &guard.live
+    {
+        session.refresh(live).await?;
+    }
     guard.disarm();
-    if forced == Forced::Lost && report.is_none() && cause.is_none() {
+    if forced == Forced::Lost && unexplained && !out_of_memory {
         return Err(SkillRuntimeError::new(
             ErrorKind::Backend,
             "the container ended under the run, or was replaced because another run of this handle could not be killed; \
              run again",
         ));
     }
-    let (termination, limit) = judge(command, cause, report)?;
+    session.expect_another();
+    let (termination, limit) = if unexplained && out_of_memory {
+        (Termination::OutOfMemory, Some(MEMORY_LIMIT))
+    } else {
+        judge(command, cause, report)?
+    };
     let usage = report.map_or_else(Usage::default, |report| Usage {
         cpu_time: Some(Duration::from_micros(report.cpu_micros)),
         peak_memory: Some(report.peak_kib.saturating_mul(1024)),
@@ -281,7 +329,8 @@ fn judge(
         // The end may have come by itself at the very moment; the limit was passed all the same.
         (Some(Cause::Time), _) => Ok((Termination::TimedOut, Some("time_limit"))),
         (Some(Cause::Output), _) => Ok((Termination::OutputLimit, Some("output_limit"))),
-        // The supervisor has no report because something killed it, and only the guest could; force ended the rest.
+        // The supervisor has no report because something killed it, and, with memory to spare, only the guest could; force
+        // ended the rest.
         (None, None) => Ok((Termination::Signaled(SIGKILL), None)),
         (None, Some(report)) => by_itself(command, report),
     }
@@ -294,7 +343,7 @@ fn by_itself(command: &RunCommand, report: Report) -> Result<(Termination, Optio
         // The kernel says that it killed for want of memory while this ran, and the run ended as killed. A run that
         // went on after one of its processes was killed ended by itself.
         Outcome::Signaled(SIGKILL) | Outcome::Exited(SHELL_KILLED) if report.out_of_memory => {
-            Ok((Termination::OutOfMemory, Some("memory_limit")))
+            Ok((Termination::OutOfMemory, Some(MEMORY_LIMIT)))
         }
         Outcome::Exited(code) => Ok((Termination::Exited(code), None)),
         Outcome::Signaled(signal) => Ok((Termination::Signaled(signal), None)),
@@ -330,7 +379,7 @@ fn system_error(number: i32) -> String {
 /// Ends a run whose future is dropped. Dropping the connection has told its supervisor already; this makes sure.
 struct RunGuard {
     session: Arc<Session>,
-    live: Option<Arc<Live>>,
+    live: Option<InUse>,
     group: u32,
 }
 

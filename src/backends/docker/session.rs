@@ -5,7 +5,7 @@
 //! in a dropped future or by dying, ends the container, and the daemon then removes it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bollard::Docker;
@@ -19,6 +19,7 @@ use super::connect::{Failure, call_error, failure};
 use super::container::INIT_GROUP;
 use super::exec::start_exec;
 use super::init::protocol::ALL_GONE;
+use super::spare::Spare;
 use super::sweep::remove;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
@@ -48,7 +49,8 @@ pub(super) struct Session {
     name: String,
     groups: AtomicU32,
     starts: AtomicU32,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
+    spare: std::sync::Mutex<Option<Spare>>,
     /// `None` after the end, or when a replacement failed.
     live: Mutex<Option<Arc<Live>>>,
 }
@@ -56,8 +58,39 @@ pub(super) struct Session {
 /// A container that runs.
 pub(super) struct Live {
     pub(super) id: String,
+    /// Runs that are under way in it.
+    runs: AtomicUsize,
     /// Held, never read: see the module.
     _connection: std::sync::Mutex<AttachContainerResults>,
+}
+
+/// A container, counted as in use by a run for as long as this lives.
+pub(super) struct InUse(Arc<Live>);
+
+impl InUse {
+    pub(super) fn new(live: Arc<Live>) -> Self {
+        live.runs.fetch_add(1, Ordering::AcqRel);
+        Self(live)
+    }
+
+    /// Whether no other run is under way in it.
+    fn alone(&self) -> bool {
+        self.0.runs.load(Ordering::Acquire) == 1
+    }
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Arc<Live>;
+
+    fn deref(&self) -> &Arc<Live> {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.runs.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What came of ending a run by force.
@@ -99,6 +132,7 @@ impl Session {
             groups: AtomicU32::new(0),
             starts: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            spare: std::sync::Mutex::default(),
             live: Mutex::new(None),
         }
     }
@@ -139,6 +173,16 @@ impl Session {
             SkillRuntimeError::new(ErrorKind::Backend, "the container of this handle is gone; prepare again")
                 .operation("run")
         })
+    }
+
+    /// The supervisor that waits for its run.
+    pub(super) fn spare(&self) -> std::sync::MutexGuard<'_, Option<Spare>> {
+        self.spare.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// How many group ids were given.
+    pub(super) fn groups_given(&self) -> u32 {
+        self.groups.load(Ordering::Relaxed)
     }
 
     /// A group id that no living run has.
@@ -198,6 +242,19 @@ impl Session {
         Ok(true)
     }
 
+    /// Puts another container in the place of one whose memory is used up, unless other runs are under way in it: what
+    /// lies in its `/tmp` and `/dev/shm` would end every later run too. A copy of the workspace can't be moved, so that
+    /// container stays.
+    ///
+    /// # Errors
+    /// As [`force`](Self::force).
+    pub(super) async fn refresh(&self, used: &InUse) -> Result<()> {
+        if used.alone() && !self.copied {
+            self.replace(used).await?;
+        }
+        Ok(())
+    }
+
     /// Runs `init kill` as the group.
     async fn kill_group(&self, live: &Live, group: u32) -> Result<bool> {
         let mut exec = start_exec(self, &live.id, "kill", group).await?;
@@ -218,6 +275,7 @@ impl Session {
     /// [`Backend`](ErrorKind::Backend) or [`Unavailable`](ErrorKind::Unavailable) naming the container.
     pub(super) async fn close(&self) -> Result<()> {
         self.closed.store(true, Ordering::Release);
+        drop(self.spare().take());
         let mut live = self.live.lock().await;
         let Some(held) = live.as_ref() else { return Ok(()) };
         let id = held.id.clone();
@@ -265,7 +323,7 @@ async fn make_container(
         Ok(connection)
     };
     match started.await {
-        Ok(connection) => Ok(Live { id, _connection: std::sync::Mutex::new(connection) }),
+        Ok(connection) => Ok(Live { id, runs: AtomicUsize::new(0), _connection: std::sync::Mutex::new(connection) }),
         Err(error) => Err(match remove(docker, &id).await {
             Ok(()) => error,
             Err(cleanup) => error.with_cleanup(cleanup),

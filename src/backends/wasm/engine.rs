@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstancePre, Linker, Module};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p1::wasi_snapshot_preview1;
 use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 
 use super::cache::{CompileCache, Kind};
+use super::fs::GuardedFiles;
 use super::guest::Guest;
 use super::program::{Entry, Program};
 use super::sleep;
@@ -95,7 +98,7 @@ impl Host {
             .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES));
         let engine = Engine::new(&config)?;
         let mut core = Linker::new(&engine);
-        wasmtime_wasi::p1::add_to_linker_async(&mut core, |guest: &mut Guest| &mut guest.wasi)?;
+        wasi_snapshot_preview1::add_to_linker(&mut core, |guest: &mut Guest| guest)?;
         // The original refuses statuses above 125, which programs do exit with.
         core.allow_shadowing(true);
         core.func_wrap("wasi_snapshot_preview1", "proc_exit", |status: i32| -> wasmtime::Result<()> {
@@ -105,6 +108,11 @@ impl Host {
         core.allow_shadowing(false);
         let mut component = wasmtime::component::Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut component)?;
+        // The file calls go through our own seam.
+        component.allow_shadowing(true);
+        preopens::add_to_linker::<Guest, GuardedFiles>(&mut component, |guest| guest)?;
+        types::add_to_linker::<Guest, GuardedFiles>(&mut component, |guest| guest)?;
+        component.allow_shadowing(false);
         Ok(Self { engine, core, component, programs: Mutex::default() })
     }
 

@@ -71,7 +71,8 @@ pub(super) const CASES: &[Case] = &[
     )
     .harmless(),
     denied("dotdot_from_in_leads_nowhere", &["read @in/{up}/secret.txt"], &["read @in/nested/../input.txt"]).harmless(),
-    denied("dotdot_from_the_current_folder_leads_nowhere", &["read {up}/secret.txt"], &["read data.txt"]).harmless(),
+    denied("dotdot_from_the_current_folder_leads_nowhere", &["read {up}/secret.txt"], &["read @skill/data.txt"])
+        .harmless(),
     denied("dotdot_write_leads_nowhere", &["write @out/{up}/new x"], OWN),
     // By links.
     denied(
