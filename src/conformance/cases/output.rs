@@ -128,6 +128,7 @@ async fn abort(world: &World<'_>) -> Verdict {
         | Termination::OutOfMemory
         | Termination::OutputLimit
         | Termination::DiskLimit
+        | Termination::ProcessLimit
         | Termination::Cancelled => false,
     };
     ensure(ended, || ran.told())?;
