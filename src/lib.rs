@@ -9,6 +9,7 @@ mod backends;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http;
+pub mod packages;
 pub mod policy;
 pub mod runtime;
 pub mod skill;

@@ -27,6 +27,7 @@ mod resources;
 mod source;
 mod trust;
 
+pub(crate) use archive::{MAX_ARCHIVE_BYTES, unpack_files};
 pub use fetch::{FetchRequest, Fetched, Fetcher};
 #[cfg(feature = "fetch")]
 pub use fetch_http::HttpFetcher;

@@ -146,6 +146,11 @@ impl Work for AgentWork {
         Ok(loaded)
     }
 
+    fn scripts(&self, skill: &VerifiedSkill, _ready: &LoadedSkill) -> Vec<String> {
+        // The model chooses among all of them.
+        super::packages::python_files(skill).map(str::to_owned).collect()
+    }
+
     async fn run(
         &self,
         plan: &StepPlan,

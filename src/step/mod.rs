@@ -7,15 +7,18 @@
 mod agent_step;
 mod cancel;
 mod config;
+mod errand;
 mod execute;
 mod file;
+mod index_settings;
+mod packages;
 mod plan;
 mod result;
 
 pub use crate::runtime::command_for_script;
 pub use agent_step::{AgentJob, ManifestNetwork, OutputCapture, execute_agent};
 pub use cancel::Cancel;
-pub use config::{AgentSkillStepConfig, OutputDelivery};
+pub use config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements};
 pub use execute::{StepContext, execute};
 pub use file::{BudgetFile, MAX_STEP_FILE_BYTES, ModelFile, StepFile, StepFromFile};
 pub use plan::StepPlan;
