@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::policy::EnvVars;
-use crate::workspace::{Input, InputSource, host_file_exists, read_host_file};
+use crate::workspace::{Area, Input, InputSource, host_file_exists, read_host_file};
 
 /// Variables that are handed over.
 const VARIABLES: [&str; 21] = [
@@ -86,6 +86,8 @@ impl IndexSettings {
             && host_file_exists(&path)
         {
             settings.inputs.push(Input::bytes("certificates.pem", read_host_file(&path, MAX_FILE_BYTES)?));
+            // For tools that read it before ours does.
+            settings.env.set("SSL_CERT_FILE", Area::In.guest_path().join("certificates.pem")?.to_string())?;
         }
         let mut addresses = Vec::new();
         let links = variable("PIP_FIND_LINKS").unwrap_or_default();
@@ -133,7 +135,11 @@ mod tests {
         let settings = IndexSettings::read(&variable, Some(home.path())).unwrap();
         assert_eq!(
             settings.env.iter().collect::<Vec<_>>(),
-            [("PIP_FIND_LINKS", "http://127.0.0.1:1/links"), ("PIP_INDEX_URL", "http://127.0.0.1:1/simple")]
+            [
+                ("PIP_FIND_LINKS", "http://127.0.0.1:1/links"),
+                ("PIP_INDEX_URL", "http://127.0.0.1:1/simple"),
+                ("SSL_CERT_FILE", "/workspace/in/certificates.pem"),
+            ]
         );
         let names: Vec<&str> = settings.inputs.iter().map(|input| input.name.as_str()).collect();
         assert!(names.ends_with(&["certificates.pem", "links-0"]), "{names:?}");

@@ -140,8 +140,8 @@ impl Installer<'_> {
         let requirements = &self.wanted.requirements;
         let locked = lock.target(&target.name(), requirements)?.cloned();
         let key = match &locked {
-            Some(locked) => files_key(&target.exact_name(), &locked.files),
-            None => request_key(&target.exact_name(), requirements),
+            Some(locked) => files_key(&self.fit(&target), &locked.files),
+            None => request_key(&self.fit(&target), requirements),
         };
         let found = {
             let (cache, key) = (cache.clone(), key.clone());
@@ -171,6 +171,11 @@ impl Installer<'_> {
         }
         let installed = InstalledPackages { files: site.record.files, left_out: site.record.left_out, origin };
         Ok(Packages { tree: Arc::new(site.tree), installed })
+    }
+
+    /// What decides beside the requirements: the Python, and what scripts demand of it, which the tool looks at.
+    fn fit(&self, target: &PythonTarget) -> String {
+        format!("{} {}", target.exact_name(), self.wanted.requires_python.join(" "))
     }
 
     /// The lock the caller named, or the one beside the skill if there is one.
@@ -233,7 +238,7 @@ impl Installer<'_> {
         };
         let compiled = self.finish(Arc::new(first.tree), checks, &files, &instead).await?;
         drop(scratch);
-        let (cache, other) = (self.context.package_cache.clone(), files_key(&target.exact_name(), &files));
+        let (cache, other) = (self.context.package_cache.clone(), files_key(&self.fit(target), &files));
         let keys = BTreeSet::from([key.to_owned(), other]);
         let site = blocking(move || {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -557,7 +562,7 @@ fn shown(text: &str) -> String {
         } else if word.trim_start_matches(['\'', '"', '(']).starts_with('/') {
             "<path>".to_owned()
         } else {
-            word.escape_debug().to_string()
+            word.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
         }
     };
     let words: Vec<String> = text.split_whitespace().map(word).collect();

@@ -38,6 +38,8 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(feature = "cli", feature = "pack-python", feature = "docker", target_os = "linux"))]
+mod packages;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]
