@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod audit;
 mod backends;
+mod digest;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http;

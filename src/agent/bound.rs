@@ -5,6 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::digest::hex;
 use crate::error::{Result, SkillRuntimeError};
 use crate::runtime::{SkillRuntime, SkillRuntimeHandle};
 use crate::workspace::{Area, GuestPath};
@@ -181,10 +182,6 @@ pub(super) fn floor(text: &str, index: usize) -> usize {
 
 fn ceil(text: &str, index: usize) -> usize {
     (index..=text.len()).find(|index| text.is_char_boundary(*index)).unwrap_or(text.len())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn hash_of(line: &str) -> Option<&str> {
 }
 
 fn digest(body: &str) -> String {
-    super::hex(&Sha256::digest(body.as_bytes()))
+    crate::digest::hex(&Sha256::digest(body.as_bytes()))
 }
 
 /// Splits a sealed line into what is hashed and the hash.

@@ -15,13 +15,3 @@ pub use chain::{CLOSING_ACTION, ChainFinding, ChainReport, GENESIS, verify_chain
 pub use event::{AuditEvent, Decision, Layer, RunId};
 pub use scope::{AuditScope, AuditSummary};
 pub use sink::{AuditSink, JsonlFileSink, JsonlSink, MemorySink, NullSink};
-
-/// Bytes as lower-case hex digits.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}

@@ -200,7 +200,7 @@ fn top_module(path: &str) -> Option<String> {
 /// SHA-256 in hex.
 pub(super) fn hex_digest(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::digest::hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{NetworkPolicy, SandboxPolicy};
+use super::{MountMode, NetworkPolicy, SandboxPolicy};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 /// How a runtime is separated from the host.
@@ -60,11 +60,13 @@ pub enum Dimension {
     Output,
     /// Bytes and files left in the workspace.
     Disk,
+    /// What the guest may do in mounted host folders.
+    Mounts,
 }
 
 impl Dimension {
     /// All of them, in the order tables show them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Files,
         Self::Network,
         Self::WallTime,
@@ -73,6 +75,7 @@ impl Dimension {
         Self::Processes,
         Self::Output,
         Self::Disk,
+        Self::Mounts,
     ];
 
     /// The name in JSON, tables and messages.
@@ -87,6 +90,7 @@ impl Dimension {
             Self::Processes => "processes",
             Self::Output => "output",
             Self::Disk => "disk",
+            Self::Mounts => "mounts",
         }
     }
 }
@@ -176,6 +180,39 @@ pub struct RuntimeCapabilities {
     pub output: Support,
     /// What the guest leaves in the workspace is bounded while it runs.
     pub disk: Support,
+    /// What it can do with host folders.
+    pub mounts: MountCapabilities,
+}
+
+/// What a runtime can do with extra host folders, mode by mode. Copy-on-write needs what read-write needs: the guest
+/// writes to a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct MountCapabilities {
+    /// Shown, and nothing in it can be changed.
+    pub read_only: Support,
+    /// Shown, and changes reach the folder.
+    pub read_write: Support,
+    /// As above, and nothing that is there can be removed, renamed away or replaced.
+    pub without_delete: Support,
+}
+
+impl MountCapabilities {
+    /// None at all.
+    pub const NONE: Self = Self {
+        read_only: Support::Unsupported,
+        read_write: Support::Unsupported,
+        without_delete: Support::Unsupported,
+    };
+
+    /// What is done about one mode.
+    #[must_use]
+    pub fn of(&self, mode: MountMode) -> Support {
+        match mode {
+            MountMode::ReadOnly => self.read_only,
+            MountMode::ReadWrite | MountMode::CopyOnWrite => self.read_write,
+            MountMode::ReadWriteWithoutDelete => self.without_delete,
+        }
+    }
 }
 
 impl RuntimeCapabilities {
@@ -194,6 +231,7 @@ impl RuntimeCapabilities {
             processes: Support::Unsupported,
             output: Support::Unsupported,
             disk: Support::Unsupported,
+            mounts: MountCapabilities::NONE,
         }
     }
 }
@@ -245,8 +283,12 @@ impl EnforcementReport {
     /// # Errors
     /// [`PolicyUnenforceable`](ErrorKind::PolicyUnenforceable) naming the runtime, the gaps and the ways on.
     pub fn gate(&self) -> Result<()> {
-        let gaps = self.gaps();
-        if gaps.is_empty() || self.mode == EnforcementMode::BestEffort {
+        let mut gaps = self.gaps();
+        if self.mode == EnforcementMode::BestEffort {
+            // A folder that isn't there is no weaker sandbox but another run: nobody can accept that gap.
+            gaps.retain(|gap| *gap == Dimension::Mounts && self.control(*gap) == Enforcement::Unsupported);
+        }
+        if gaps.is_empty() {
             return Ok(());
         }
         let named: Vec<String> =
@@ -297,6 +339,7 @@ pub fn assess_runtime_enforcement(
         NetworkPolicy::Allowlist => capabilities.network_allowlist.into(),
         NetworkPolicy::Host => Enforcement::NotRequested,
     };
+    let mounts = policy.mounts.iter().map(|mount| capabilities.mounts.of(mount.mode)).reduce(weaker);
     let controls = BTreeMap::from([
         (Dimension::Files, capabilities.files.into()),
         (Dimension::Network, network),
@@ -306,6 +349,7 @@ pub fn assess_runtime_enforcement(
         (Dimension::Processes, capabilities.processes.into()),
         (Dimension::Output, capabilities.output.into()),
         (Dimension::Disk, if_asked(requested.disk, capabilities.disk)),
+        (Dimension::Mounts, mounts.map_or(Enforcement::NotRequested, Enforcement::from)),
     ]);
     EnforcementReport { runtime: runtime.to_owned(), isolation: capabilities.isolation, mode: policy.mode, controls }
 }
@@ -313,7 +357,7 @@ pub fn assess_runtime_enforcement(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Limits, ResolvedNetwork};
+    use crate::policy::{Limits, MountGrant, ResolvedNetwork};
 
     const STRONG: RuntimeCapabilities = RuntimeCapabilities {
         files: Support::Enforced,
@@ -361,6 +405,31 @@ mod tests {
         );
         policy.mode = EnforcementMode::BestEffort;
         assess_runtime_enforcement("wasm", &STRONG, &policy).gate().unwrap();
+    }
+
+    #[test]
+    fn the_weakest_mount_counts_and_a_missing_folder_is_never_accepted() {
+        let mounts = MountCapabilities {
+            read_only: Support::Enforced,
+            without_delete: Support::Advisory,
+            ..MountCapabilities::NONE
+        };
+        let runtime = RuntimeCapabilities { mounts, ..STRONG };
+        let with = |modes: &[MountMode], mode| {
+            let grant =
+                |(n, mode): (usize, &MountMode)| MountGrant { guest: format!("/m{n}").parse().unwrap(), mode: *mode };
+            let mounts = modes.iter().enumerate().map(grant).collect();
+            let policy = SandboxPolicy { mounts, mode, ..policy(NetworkPolicy::None) };
+            let report = assess_runtime_enforcement("x", &runtime, &policy);
+            (report.control(Dimension::Mounts), report.gate().is_ok())
+        };
+        use EnforcementMode::{BestEffort, Strict};
+        use MountMode::{CopyOnWrite, ReadOnly, ReadWriteWithoutDelete};
+        assert_eq!(with(&[], Strict), (Enforcement::NotRequested, true));
+        assert_eq!(with(&[ReadOnly], Strict), (Enforcement::Enforced, true));
+        assert_eq!(with(&[ReadOnly, ReadWriteWithoutDelete], Strict), (Enforcement::Advisory, false));
+        assert_eq!(with(&[ReadOnly, ReadWriteWithoutDelete], BestEffort), (Enforcement::Advisory, true));
+        assert_eq!(with(&[ReadOnly, CopyOnWrite], BestEffort), (Enforcement::Unsupported, false));
     }
 
     #[test]

@@ -9,19 +9,23 @@ mod enforcement;
 mod env;
 mod host;
 mod limits;
+mod mount;
 mod network;
+mod protected;
 mod tier;
 
 pub use allowed_tools::{AllowedTools, ToolEntry, parse_network_allowlist_from_allowed_tools};
 pub use enforcement::{
-    Dimension, Enforcement, EnforcementMode, EnforcementReport, Isolation, RuntimeCapabilities, Support,
-    assess_runtime_enforcement,
+    Dimension, Enforcement, EnforcementMode, EnforcementReport, Isolation, MountCapabilities, RuntimeCapabilities,
+    Support, assess_runtime_enforcement,
 };
 pub use env::EnvVars;
 pub use host::{normalize_network_allowlist_hosts, normalize_network_host};
 pub use limits::{Limits, MAX_WALL_TIME, RequestedLimits, parse_duration, parse_size};
+pub use mount::{MAX_MOUNTS, MountGrant, MountMode, MountPoint, MountRequest, grants_of};
 pub use network::{NetworkPolicy, ResolvedNetwork, resolve_network_policy};
-pub use tier::{BlastRadius, CodeTrust, Credentials, Operator, RequiredTier, Tier, check_tier, least_tier};
+pub use protected::{Protection, protection};
+pub use tier::{BlastRadius, CodeTrust, Credentials, Operator, RequiredTier, Tier, WriteScope, check_tier, least_tier};
 
 /// Everything a run is allowed, parsed and complete: the value that runtimes act on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +36,8 @@ pub struct SandboxPolicy {
     pub limits: Limits,
     /// What the guest may do in `/workspace/out`.
     pub out: OutMode,
+    /// Host folders the guest sees beside its workspace.
+    pub mounts: Vec<MountGrant>,
     /// Strict refuses a run whose requested controls aren't all enforced; best effort runs and reports.
     pub mode: EnforcementMode,
 }

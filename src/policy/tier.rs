@@ -130,6 +130,17 @@ pub struct BlastRadius {
     pub code: CodeTrust,
     /// Who looks after it.
     pub operator: Operator,
+    /// What of the host it may change.
+    pub writes: WriteScope,
+}
+
+/// What a run may change on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WriteScope {
+    /// Nothing but its own workspace, which is collected afterwards.
+    Workspace,
+    /// Folders of the host.
+    HostFolders,
 }
 
 /// Whether a run holds something worth stealing.
@@ -155,13 +166,21 @@ pub enum CodeTrust {
 /// The rule, in words: a developer may run pinned code that holds nothing and reaches nothing as an ordinary process.
 /// Anything else is at least `wasm`. What can reach the network can also attack or leak, so it is at least `process`;
 /// with something to leak, or with nobody looking, at least `container`; code nobody looked at, with something to leak,
-/// the whole network, and nobody looking, is for a virtual machine.
+/// the whole network, and nobody looking, is for a virtual machine. Code nobody looked at that changes folders of the host
+/// while nobody looks is at least `process`, so that two walls stand before them.
 #[must_use]
 pub fn least_tier(radius: BlastRadius) -> (Tier, &'static str) {
-    let BlastRadius { network, credentials, code, operator } = radius;
+    let BlastRadius { network, credentials, code, operator, writes } = radius;
     match (network, credentials, code, operator) {
-        (NetworkPolicy::None, Credentials::Withheld, CodeTrust::Pinned, Operator::Developer) => {
+        (NetworkPolicy::None, Credentials::Withheld, CodeTrust::Pinned, Operator::Developer)
+            if writes == WriteScope::Workspace =>
+        {
             (Tier::None, "pinned code that holds nothing and reaches nothing, run by a developer")
+        }
+        (NetworkPolicy::None, _, CodeTrust::Any, Operator::NonExpert | Operator::Unattended)
+            if writes == WriteScope::HostFolders =>
+        {
+            (Tier::Process, "unknown code that changes folders of the host, and nobody who can judge it")
         }
         (NetworkPolicy::None, _, _, _) => (Tier::Wasm, "code that reaches no network"),
         (NetworkPolicy::Host, Credentials::Given, CodeTrust::Any, Operator::NonExpert | Operator::Unattended) => (
@@ -219,6 +238,7 @@ mod tests {
             credentials: CREDENTIALS[credentials],
             code: CODE[code],
             operator: OPERATORS[operator],
+            writes: WriteScope::Workspace,
         }
     }
 
@@ -233,6 +253,8 @@ mod tests {
             assert!(c == 1 || tier(n, c + 1, t, o) >= here, "{:?}", radius(n, c, t, o));
             assert!(t == 1 || tier(n, c, t + 1, o) >= here, "{:?}", radius(n, c, t, o));
             assert!(o == 2 || tier(n, c, t, o + 1) >= here, "{:?}", radius(n, c, t, o));
+            let writing = BlastRadius { writes: WriteScope::HostFolders, ..radius(n, c, t, o) };
+            assert!(least_tier(writing).0 >= here, "{writing:?}");
         }
     }
 
@@ -244,6 +266,9 @@ mod tests {
         assert_eq!(least_tier(radius(1, 0, 1, 2)).0, Tier::Process);
         assert_eq!(least_tier(radius(2, 0, 0, 2)).0, Tier::Container);
         assert_eq!(least_tier(radius(2, 1, 1, 2)).0, Tier::Microvm);
+        let writing = |radius| least_tier(BlastRadius { writes: WriteScope::HostFolders, ..radius }).0;
+        assert_eq!(writing(radius(0, 0, 0, 0)), Tier::Wasm);
+        assert_eq!(writing(radius(0, 0, 1, 2)), Tier::Process);
     }
 
     #[test]

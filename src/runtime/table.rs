@@ -3,7 +3,7 @@
 
 use super::RuntimeRegistry;
 use crate::error::Result;
-use crate::policy::{RuntimeCapabilities, Support};
+use crate::policy::{MountCapabilities, RuntimeCapabilities, Support};
 
 /// What each registered runtime enforces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub fn enforcement_table(registry: &RuntimeRegistry) -> Result<EnforcementTable>
 }
 
 /// The rows: what is confined, and the words for it.
-fn rows(capabilities: &RuntimeCapabilities) -> [(&'static str, Support); 10] {
+fn rows(capabilities: &RuntimeCapabilities) -> [(&'static str, Support); 13] {
     // A struct pattern, so that a new field can't be left out.
     let RuntimeCapabilities {
         isolation: _,
@@ -40,6 +40,7 @@ fn rows(capabilities: &RuntimeCapabilities) -> [(&'static str, Support); 10] {
         processes,
         output,
         disk,
+        mounts: MountCapabilities { read_only, read_write, without_delete },
     } = *capabilities;
     [
         ("files: only the workspace", files),
@@ -52,6 +53,9 @@ fn rows(capabilities: &RuntimeCapabilities) -> [(&'static str, Support); 10] {
         ("processes", processes),
         ("output", output),
         ("disk", disk),
+        ("mounts `ro`", read_only),
+        ("mounts `rw`, `cow`", read_write),
+        ("mounts `rw-no-delete`", without_delete),
     ]
 }
 

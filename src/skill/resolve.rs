@@ -14,6 +14,7 @@ use super::archive::{Archive, MAX_ARCHIVE_BYTES, Wanted};
 use super::reference::{is_commit, shown};
 use super::resources::{SKILL_MD, SKILL_MD_LOWER};
 use super::{AgentSkillSource, FetchRequest, Fetcher, SkillSource};
+use crate::digest::hex;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::workspace::{StoredTree, TreeStore, host_file_exists, list_host_folder};
 
@@ -291,10 +292,6 @@ fn has_manifest(folder: &Path) -> bool {
 /// One digest for what was asked. Parts are separated by a byte that none of them can hold.
 fn key(parts: &[&str]) -> String {
     hex(&Sha256::digest(parts.join("\n").as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Runs file work off the executor's threads.

@@ -12,11 +12,11 @@ use super::config::AgentSkillStepConfig;
 use super::execute::{Leaves, StepContext, Work, blocking, execute_work};
 use super::plan::StepPlan;
 use super::result::{DeliveredOutput, StepResult};
-use crate::agent::{AgentSink, ChatModel, ModeConfig, ModeEnvironment, ModeOutcome, run_mode};
+use crate::agent::{AgentSink, ChatModel, ModeConfig, ModeEnvironment, ModeOutcome, StopReason, run_mode};
 use crate::audit::{AuditScope, Layer, RunId};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::parse_network_allowlist_from_allowed_tools;
-use crate::runtime::SkillRuntimeHandle;
+use crate::runtime::{SkillRuntimeHandle, Termination};
 use crate::skill::{LoadedSkill, ManifestMode, TrustPolicy, VerifiedSkill};
 
 /// Whether hosts that a manifest asks for (`WebFetch(domain:…)`) count.
@@ -181,6 +181,14 @@ impl Work for AgentWork {
                 job.cancel.cancel();
                 work.await
             }
+        }
+    }
+
+    fn succeeded(done: &ModeOutcome) -> bool {
+        match (&done.agent, &done.run) {
+            (Some(agent), _) => agent.stop == StopReason::Final,
+            (None, Some(run)) => run.termination == Termination::Exited(0),
+            (None, None) => true,
         }
     }
 

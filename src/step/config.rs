@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::policy::{EnforcementMode, EnvVars, Limits, Operator, OutMode, RequiredTier};
+use crate::policy::{EnforcementMode, EnvVars, Limits, MountRequest, Operator, OutMode, RequiredTier};
 use crate::runtime::Stdin;
 use crate::skill::{SkillSource, TrustPolicy};
-use crate::workspace::{Input, Overwrite};
+use crate::workspace::{ApplyChanges, Input, Overwrite};
 
 /// One run of one script of a skill. Field names are CARL's where CARL has the field.
 ///
@@ -33,6 +33,10 @@ pub struct AgentSkillStepConfig {
     pub runtime_config: Map<String, Value>,
     /// Files and folders for `/workspace/in`.
     pub inputs: Vec<Input>,
+    /// Folders of this machine that the guest sees beside its workspace.
+    pub mounts: Vec<MountRequest>,
+    /// Whether changes in copy-on-write mounts go to the host's folders.
+    pub apply_changes: ApplyChanges,
     /// Environment variables beside the fixed ones.
     pub env: EnvVars,
     /// Standard input.
@@ -106,6 +110,8 @@ impl AgentSkillStepConfig {
             runtime: "wasm".to_owned(),
             runtime_config: Map::new(),
             inputs: Vec::new(),
+            mounts: Vec::new(),
+            apply_changes: ApplyChanges::default(),
             env: EnvVars::default(),
             stdin: Stdin::Closed,
             limits: Limits::default(),

@@ -22,7 +22,7 @@ use crate::runtime::{
     SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{Area, HostTree, SkippedOutput, Workspace};
+use crate::workspace::{ApplyChanges, Area, HostTree, MountReport, SkippedOutput, Workspace};
 
 /// What a step runs with: the runtimes there are, and who listens.
 #[derive(Clone)]
@@ -102,6 +102,9 @@ pub(super) trait Work: Send + Sync {
         context: &StepContext,
     ) -> Result<Self::Done>;
 
+    /// Whether it did what it was asked, so that what it changed may be kept.
+    fn succeeded(done: &Self::Done) -> bool;
+
     /// Whether there is something to collect.
     fn leaves(done: &Self::Done) -> Leaves;
 
@@ -154,6 +157,10 @@ impl Work for OneScript {
             // The future of the run is dropped, which ends the guest.
             () = context.cancel.wait() => Ok(RuntimeRunResult::cancelled()),
         }
+    }
+
+    fn succeeded(done: &RuntimeRunResult) -> bool {
+        done.termination == Termination::Exited(0)
     }
 
     fn leaves(done: &RuntimeRunResult) -> Leaves {
@@ -293,7 +300,10 @@ async fn flow<W: Work>(
     let outcome = async {
         let done = work.run(&plan, sandbox.handle(), &ready, context).await?;
         let collected = match W::leaves(&done) {
-            Leaves::Results => collect_outputs(&plan, sandbox.handle(), &workspace, audit).await?,
+            Leaves::Results => {
+                let apply = if W::succeeded(&done) { plan.apply_changes } else { ApplyChanges::Never };
+                collect_outputs(&plan, sandbox.handle(), &workspace, apply, audit).await?
+            }
             Leaves::Nothing => Delivered::default(),
         };
         Ok((done, collected))
@@ -316,6 +326,7 @@ async fn flow<W: Work>(
         skipped: collected.skipped,
         skipped_total: collected.skipped_total,
         packages,
+        mounts: collected.mounts,
         enforcement: report,
         audit: audit.summary(),
     })
@@ -363,6 +374,7 @@ fn stage(plan: &StepPlan, skill: &VerifiedSkill, site: Option<&HostTree>, run: R
     if let Some(site) = site {
         workspace.stage_tree(Area::Site, site)?;
     }
+    workspace.stage_mounts(&plan.mounts)?;
     Ok(Arc::new(workspace))
 }
 
@@ -386,21 +398,24 @@ struct Delivered {
     outputs: Vec<DeliveredOutput>,
     skipped: Vec<SkippedOutput>,
     skipped_total: u64,
+    mounts: Vec<MountReport>,
 }
 
 async fn collect_outputs(
     plan: &Arc<StepPlan>,
     handle: &SkillRuntimeHandle,
     workspace: &Arc<Workspace>,
+    apply: ApplyChanges,
     audit: &AuditScope,
 ) -> Result<Delivered> {
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
-    blocking(move || collect(&plan, &workspace, &audit)).await.map_err(|error| error.operation("collect"))
+    blocking(move || collect(&plan, &workspace, apply, &audit)).await.map_err(|error| error.operation("collect"))
 }
 
 /// Takes the results out, to where the caller wants them.
-fn collect(plan: &StepPlan, workspace: &Workspace, audit: &AuditScope) -> Result<Delivered> {
+fn collect(plan: &StepPlan, workspace: &Workspace, apply: ApplyChanges, audit: &AuditScope) -> Result<Delivered> {
+    let mounts = workspace.mount_reports(apply, audit)?;
     let collected = workspace.collect(&plan.collect, audit)?;
     let copied_to = |file: &crate::workspace::OutputFile| match &plan.output {
         OutputDelivery::InResult => None,
@@ -420,7 +435,7 @@ fn collect(plan: &StepPlan, workspace: &Workspace, audit: &AuditScope) -> Result
             DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
         })
         .collect();
-    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total() })
+    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), mounts })
 }
 
 /// Removes the workspace on the way out with an error, keeping both errors.

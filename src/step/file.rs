@@ -13,9 +13,9 @@ use super::agent_step::{ManifestNetwork, OutputCapture};
 use super::config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements};
 use crate::agent::{AgentSkillExecutionMode, Budget, ModeConfig, OutputSchema, Prices, SchemaMode};
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{EnforcementMode, parse_duration, parse_size};
+use crate::policy::{EnforcementMode, MountRequest, parse_duration, parse_size};
 use crate::skill::{AgentSkillSource, ManifestMode, SkillSource, TrustPolicy};
-use crate::workspace::{Input, Overwrite};
+use crate::workspace::{ApplyChanges, Input, Overwrite};
 
 /// Bytes of a step's file.
 pub const MAX_STEP_FILE_BYTES: u64 = 1 << 20;
@@ -38,6 +38,12 @@ pub struct StepFile {
     /// Files and folders for `/workspace/in`.
     #[serde(default, rename = "in")]
     pub inputs: Vec<PathBuf>,
+    /// Folders to show beside the workspace: `HOST:GUEST[:ro|rw|rw-no-delete|cow]`.
+    #[serde(default)]
+    pub mounts: Vec<String>,
+    /// Whether changes in copy-on-write mounts go to the host's folders when the step succeeds.
+    #[serde(default)]
+    pub apply_changes: bool,
     /// A folder for the results.
     pub out: Option<PathBuf>,
     /// Whether results replace what is there.
@@ -217,6 +223,14 @@ impl StepFile {
             TrustPolicy::from_config(&self.trust_policy, self.tree_sha256.as_deref(), self.skill_sha256.as_deref())?;
         for path in &self.inputs {
             config.inputs.push(Input::from_host_path(&base.join(path))?);
+        }
+        for mount in &self.mounts {
+            let mut mount: MountRequest = mount.parse()?;
+            mount.host = base.join(mount.host);
+            config.mounts.push(mount);
+        }
+        if self.apply_changes {
+            config.apply_changes = ApplyChanges::OnSuccess;
         }
         for (name, value) in &self.env {
             config.env.set(name.as_str(), value.as_str())?;

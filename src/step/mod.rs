@@ -12,6 +12,7 @@ mod execute;
 mod file;
 mod index_settings;
 mod packages;
+mod pip_answer;
 mod plan;
 mod result;
 

@@ -6,11 +6,12 @@ use super::config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptR
 use crate::error::{Result, SkillRuntimeError};
 use crate::packages::{PipRequirement, requirements};
 use crate::policy::{
-    BlastRadius, CodeTrust, Credentials, NetworkPolicy, Operator, RequiredTier, SandboxPolicy, resolve_network_policy,
+    BlastRadius, CodeTrust, Credentials, MountRequest, NetworkPolicy, Operator, RequiredTier, SandboxPolicy,
+    WriteScope, grants_of, resolve_network_policy,
 };
 use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin, command_for_script};
 use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
-use crate::workspace::{Area, CollectRules, Input};
+use crate::workspace::{ApplyChanges, Area, CollectRules, Input};
 
 /// Keys of `runtime_config` that belong to the policy, not to a runtime.
 const POLICY_KEYS: [&str; 2] = ["network", "network_allowlist"];
@@ -36,6 +37,8 @@ pub struct StepPlan {
     pub(super) skill: SkillSource,
     pub(super) trust: TrustPolicy,
     pub(super) inputs: Vec<Input>,
+    pub(super) mounts: Vec<MountRequest>,
+    pub(super) apply_changes: ApplyChanges,
     pub(super) collect: CollectRules,
     pub(super) output: OutputDelivery,
     pub(super) require: RequiredTier,
@@ -89,7 +92,15 @@ impl StepPlan {
         Ok(Self {
             runtime,
             runtime_config,
-            policy: SandboxPolicy { network, limits: config.limits, out: config.out_mode, mode: config.enforcement },
+            policy: SandboxPolicy {
+                network,
+                limits: config.limits,
+                out: config.out_mode,
+                mounts: grants_of(&config.mounts)?,
+                mode: config.enforcement,
+            },
+            mounts: config.mounts,
+            apply_changes: config.apply_changes,
             skill: config.skill,
             trust: config.trust_policy,
             inputs: config.inputs,
@@ -118,6 +129,11 @@ impl StepPlan {
                 TrustPolicy::Pinned(_) => CodeTrust::Pinned,
             },
             operator: self.operator,
+            writes: if self.policy.mounts.iter().any(|mount| mount.mode.writes_to_host()) {
+                WriteScope::HostFolders
+            } else {
+                WriteScope::Workspace
+            },
         }
     }
 

@@ -8,7 +8,7 @@ use crate::audit::{AuditSummary, RunId};
 use crate::packages::InstalledPackages;
 use crate::policy::EnforcementReport;
 use crate::runtime::RuntimeRunResult;
-use crate::workspace::{OutputFile, SkippedOutput};
+use crate::workspace::{MountReport, OutputFile, SkippedOutput};
 
 /// What came of a step that ran to its end: the run's result, the files it left, what was really enforced.
 ///
@@ -31,6 +31,8 @@ pub struct StepResult<T = RuntimeRunResult> {
     pub skipped_total: u64,
     /// Packages that were installed for it.
     pub packages: Option<InstalledPackages>,
+    /// What the guest did to the host folders it could write to.
+    pub mounts: Vec<MountReport>,
     /// What was really enforced.
     pub enforcement: EnforcementReport,
     /// Counts of the audit trail.

@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 
 use super::access::EntryKind;
 use super::guest_path::check_name;
-use super::transfer::{Failure, hash_into, hex, is_executable, open_below, open_regular, shown};
+use super::transfer::{Failure, hash_into, is_executable, open_below, open_regular, shown};
+use crate::digest::{from_hex, hex};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 /// Files and folders of one tree, links counted as often as they are followed. A large skill has hundreds; a tree of
@@ -186,12 +187,6 @@ fn digest(entries: &[TreeEntry]) -> String {
         hasher.update(from_hex(&entry.sha256));
     }
     hex(&hasher.finalize())
-}
-
-/// The inverse of [`hex`], for text that it made.
-fn from_hex(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or(0) as u8;
-    text.as_bytes().chunks_exact(2).map(|pair| pair.iter().fold(0, |value, byte| value << 4 | digit(*byte))).collect()
 }
 
 /// A walk over one tree.

@@ -7,12 +7,14 @@
 //! [`Workspace::ambient_root`], so that it can be found.
 
 mod access;
+mod changes;
 mod collect;
 mod export;
 mod guest_path;
 mod host_file;
 mod host_tree;
 mod leftovers;
+mod mounts;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
 mod ownership;
 mod private_dir;
@@ -26,6 +28,7 @@ mod transfer;
 mod tree_read;
 
 pub use access::{EntryKind, GuestEntry};
+pub use changes::{ApplyChanges, ChangeKind, MAX_CHANGES_LISTED, MAX_MOUNT_ENTRIES, MountChange, MountReport};
 pub use collect::{
     CollectRules, Collected, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_MAX_OUTPUT_FILE_BYTES, DEFAULT_MAX_OUTPUT_FILES,
     MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
@@ -37,6 +40,9 @@ pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_fi
 pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
+pub use mounts::HostMount;
+#[cfg(all(feature = "ownership", target_os = "linux"))]
+pub(crate) use mounts::mount_points;
 pub use private_dir::{PrivateDir, read_whole};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};

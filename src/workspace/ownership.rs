@@ -9,14 +9,16 @@ use rustix::fs::{AtFlags, Gid, Uid};
 
 use super::access::io_error;
 use super::guest_path::{Area, GuestPath};
+use super::mounts::HostMount;
 use super::root::Workspace;
 use crate::error::{Result, SkillRuntimeError};
+use crate::policy::MountMode;
 
 /// Deeper trees were not staged by us, and recursion has to end.
 const MAX_DEPTH: usize = 128;
 
 impl Workspace {
-    /// Makes `user` the owner of every area and of all that lies in it. Before the guest starts.
+    /// Makes `user` the owner of every area, of every private copy of a mount, and of all that lies in them. Before the guest starts.
     ///
     /// # Errors
     /// [`Backend`](crate::ErrorKind::Backend): only a privileged process may give files away.
@@ -26,6 +28,13 @@ impl Workspace {
             give_dir(dir, user)
                 .and_then(|()| give_tree(dir, user, 0))
                 .map_err(|error| io_error(&area.guest_path(), error))
+        })?;
+        // Private copies are ours to give; folders of the host are not.
+        let copies = self.host_mounts().iter().filter(|mount| mount.mode() == MountMode::CopyOnWrite);
+        copies.map(HostMount::dir).try_for_each(|dir| {
+            give_dir(dir, user).and_then(|()| give_tree(dir, user, 0)).map_err(|error| {
+                SkillRuntimeError::backend("could not give the private copy of a mount to the guest's user", error)
+            })
         })
     }
 

@@ -14,6 +14,7 @@ use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
 use super::leftovers::{PREFIX, mark};
+use super::mounts::HostMount;
 use super::remove::remove_tree;
 use super::stage::{ReadOnlyMount, TakenName};
 use crate::audit::RunId;
@@ -30,6 +31,7 @@ pub struct Workspace {
     path: PathBuf,
     areas: [Dir; Area::ALL.len()],
     pub(super) mounts: Vec<ReadOnlyMount>,
+    pub(super) host_mounts: Vec<HostMount>,
     /// Names of inputs staged so far.
     pub(super) taken: Vec<TakenName>,
     /// Bytes of inputs copied so far.
@@ -84,6 +86,7 @@ impl Workspace {
                 name,
                 areas,
                 mounts: Vec::new(),
+                host_mounts: Vec::new(),
                 taken: Vec::new(),
                 input_bytes: 0,
                 removed: Mutex::new(false),

@@ -6,6 +6,7 @@
 //!
 //! Invariant: an error leaves things half-staged only in a workspace that no run has seen; the caller drops it.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -110,7 +111,8 @@ impl Workspace {
     /// [`InvalidConfig`](ErrorKind::InvalidConfig) when something of that name is staged already;
     /// [`Backend`](ErrorKind::Backend) when it can't be written.
     pub fn stage_tree(&self, area: Area, tree: &HostTree) -> Result<()> {
-        copy_tree(self.area(area), &area.guest_path(), tree).map_err(|error| error.operation("stage"))
+        copy_tree(self.area(area), &area.guest_path(), tree, CreateMode::ReadOnly)
+            .map_err(|error| error.operation("stage"))
     }
 
     /// Puts inputs into `/workspace/in`.
@@ -201,7 +203,7 @@ impl Workspace {
                 let target = folder.open_dir_nofollow(&input.name).map_err(|error| write_error(&guest, error))?;
                 let tree = HostTree::open_folder(path)?;
                 self.count_bytes(input, tree.total_bytes())?;
-                copy_tree(&target, &guest, &tree)?;
+                copy_tree(&target, &guest, &tree, CreateMode::ReadOnly)?;
                 seal(&target).map_err(|error| write_error(&guest, error))?;
             }
         }
@@ -215,14 +217,15 @@ struct Filling {
     dir: Dir,
 }
 
-fn copy_tree(target: &Dir, guest: &GuestPath, tree: &HostTree) -> Result<()> {
+/// `mode` says whether the copy is sealed, or the guest's own.
+pub(super) fn copy_tree(target: &Dir, guest: &impl Display, tree: &HostTree, mode: CreateMode) -> Result<()> {
     // Paths are sorted by bytes, so all files of a folder and below stand together: each folder is made once, and
     // sealed when the walk leaves it.
     let mut open: Vec<Filling> = Vec::new();
     let mut source: Option<Filling> = None;
     for entry in tree.entries() {
         let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
-        enter(target, guest, &mut open, parent)?;
+        enter(target, guest, &mut open, parent, mode)?;
         let (origin_parent, origin_name) = entry.origin.rsplit_once('/').unwrap_or(("", &entry.origin));
         if source.as_ref().is_none_or(|source| source.path != origin_parent) {
             let dir =
@@ -231,25 +234,25 @@ fn copy_tree(target: &Dir, guest: &GuestPath, tree: &HostTree) -> Result<()> {
         }
         let from = source.as_ref().map_or(tree.root(), |source| &source.dir);
         let into = open.last().map_or(target, |folder| &folder.dir);
-        copy_entry(tree, entry, (from, origin_name), (into, name), guest)?;
+        copy_entry(tree, entry, (from, origin_name), (into, name, mode), guest)?;
     }
-    leave(guest, &mut open, 0)
+    leave(guest, &mut open, 0, mode)
 }
 
 /// Copies a tree of one file under another name.
 fn copy_tree_as(target: &Dir, guest: &GuestPath, tree: &HostTree, name: &str) -> Result<()> {
-    tree.entries()
-        .iter()
-        .try_for_each(|entry| copy_entry(tree, entry, (tree.root(), &entry.origin), (target, name), guest))
+    tree.entries().iter().try_for_each(|entry| {
+        copy_entry(tree, entry, (tree.root(), &entry.origin), (target, name, CreateMode::ReadOnly), guest)
+    })
 }
 
 /// Makes the folders down to `parent`, reusing those that are open.
-fn enter(target: &Dir, guest: &GuestPath, open: &mut Vec<Filling>, parent: &str) -> Result<()> {
+fn enter(target: &Dir, guest: &impl Display, open: &mut Vec<Filling>, parent: &str, mode: CreateMode) -> Result<()> {
     let inside = |folder: &Filling| {
         parent.strip_prefix(&folder.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let kept = open.iter().take_while(|folder| inside(folder)).count();
-    leave(guest, open, kept)?;
+    leave(guest, open, kept, mode)?;
     let done = open.last().map_or(0, |folder| folder.path.len());
     let rest = parent.get(done..).unwrap_or_default();
     for part in rest.split('/').filter(|part| !part.is_empty()) {
@@ -266,10 +269,15 @@ fn enter(target: &Dir, guest: &GuestPath, open: &mut Vec<Filling>, parent: &str)
     Ok(())
 }
 
-fn leave(guest: &GuestPath, open: &mut Vec<Filling>, kept: usize) -> Result<()> {
+fn leave(guest: &impl Display, open: &mut Vec<Filling>, kept: usize, mode: CreateMode) -> Result<()> {
     while open.len() > kept {
         let Some(folder) = open.pop() else { break };
-        seal(&folder.dir).map_err(|error| write_error(guest, error).with("folder", folder.path))?;
+        match mode {
+            CreateMode::ReadOnly => {
+                seal(&folder.dir).map_err(|error| write_error(guest, error).with("folder", folder.path))?;
+            }
+            CreateMode::Ordinary => {}
+        }
     }
     Ok(())
 }
@@ -278,14 +286,14 @@ fn copy_entry(
     tree: &HostTree,
     entry: &super::TreeEntry,
     (from, origin): (&Dir, &str),
-    (into, name): (&Dir, &str),
-    guest: &GuestPath,
+    (into, name, mode): (&Dir, &str, CreateMode),
+    guest: &impl Display,
 ) -> Result<()> {
     let (mut source, metadata) = open_regular(from, origin).map_err(|error| changed(tree, &entry.path, error))?;
     if metadata.len() != entry.size {
         return Err(changed(tree, &entry.path, io::Error::other("its size differs")));
     }
-    let mut copy = create_new(into, name, entry.executable, CreateMode::ReadOnly)
+    let mut copy = create_new(into, name, entry.executable, mode)
         .map_err(|error| write_error(guest, error).with("file", &entry.path))?;
     let copied = hash_into(&mut source, entry.size, entry.size, &mut copy)
         .map_err(|error| write_error(guest, error).with("file", &entry.path))?;
@@ -322,7 +330,7 @@ fn changed(tree: &HostTree, path: &str, error: io::Error) -> SkillRuntimeError {
     .caused_by(error)
 }
 
-fn write_error(guest: &GuestPath, error: io::Error) -> SkillRuntimeError {
+fn write_error(guest: &impl Display, error: io::Error) -> SkillRuntimeError {
     match Failure::of(&error) {
         Failure::Exists => SkillRuntimeError::invalid(format!(
             "something is staged in '{guest}' already under that name, or under one that this host can't tell from it; rename one"

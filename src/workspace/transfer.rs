@@ -11,6 +11,7 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use sha2::{Digest, Sha256};
 
 use super::access::EntryKind;
+use crate::digest::hex;
 
 /// Read at once: beyond this, larger reads gain nothing measurable, and it stays in the second-level cache.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -158,17 +159,6 @@ pub(super) fn hash_into(
         bytes = bytes.saturating_add(count as u64);
     }
     Ok(Hashed { bytes, sha256: hex(&hasher.finalize()) })
-}
-
-/// Lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)]);
-        text.push(DIGITS[usize::from(byte & 15)]);
-    }
-    text
 }
 
 /// Bytes of a name or path for a message: escaped, and short.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
-use skillcell::policy::{EnforcementMode, Limits};
+use skillcell::policy::{EnforcementMode, Limits, MountRequest, grants_of};
 use skillcell::runtime::{PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
-use skillcell::workspace::{Area, Workspace};
+use skillcell::workspace::{Area, Input, MountSupport, Workspace};
 use skillcell::{Result, SandboxPolicy, SkillRuntime, SkillRuntimeHandle};
 
 /// The image that `tests/docker/make-image` made.
@@ -32,11 +32,19 @@ pub(crate) struct Setup {
     pub(crate) config: Value,
     /// Files of the workspace: area, name, content.
     pub(crate) files: Vec<(Area, &'static str, &'static str)>,
+    pub(crate) mounts: Vec<MountRequest>,
+    pub(crate) inputs: Vec<Input>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { policy: SandboxPolicy::default(), config: json!({}), files: Vec::new() }
+        Self {
+            policy: SandboxPolicy::default(),
+            config: json!({}),
+            files: Vec::new(),
+            mounts: Vec::new(),
+            inputs: Vec::new(),
+        }
     }
 }
 
@@ -57,7 +65,10 @@ impl Setup {
         let script = tempfile::NamedTempFile::new().unwrap();
         let skill =
             VerifiedSkill::verify(&SkillSource::Script(script.path().to_owned()), &TrustPolicy::Any, &audit).unwrap();
-        let workspace = Workspace::create(run).unwrap();
+        let mut workspace = Workspace::create(run).unwrap();
+        workspace.stage_mounts(&self.mounts)?;
+        workspace.stage_inputs(&self.inputs, MountSupport::Folders)?;
+        self.policy.mounts = grants_of(&self.mounts)?;
         for (area, name, content) in &self.files {
             workspace.area(*area).write(name, content).unwrap();
         }

@@ -23,6 +23,8 @@ mod docker_leftovers;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_limits;
 #[cfg(all(feature = "docker", target_os = "linux"))]
+mod docker_mounts;
+#[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_runs;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_support;
@@ -56,6 +58,7 @@ mod wasm_modules;
 mod wasm_support;
 #[cfg(unix)]
 mod workspace_files;
+mod workspace_mounts;
 #[cfg(unix)]
 mod workspace_outputs;
 #[cfg(unix)]

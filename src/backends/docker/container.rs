@@ -16,7 +16,7 @@ use super::config::{DockerConfig, OutAccess};
 use super::image::ImageFacts;
 use crate::error::Result;
 use crate::policy::{NetworkPolicy, SandboxPolicy};
-use crate::workspace::{Area, GuestPath};
+use crate::workspace::Area;
 
 /// The init's place in a container whose workspace is mounted, and the file's name in the workspace's folder.
 pub(super) const INIT_MOUNTED: &str = "/.skillcell-init";
@@ -59,11 +59,20 @@ pub(super) enum FilePlan<'a> {
     Mounted {
         /// The workspace's folder.
         root: &'a Path,
-        /// More read-only folders: where the guest sees them, and where the daemon finds them.
-        read_only: Vec<(GuestPath, String)>,
+        /// More folders.
+        folders: Vec<MountedFolder>,
     },
     /// A volume that is filled through the daemon.
     Copied,
+}
+
+/// A folder of this machine beside the areas.
+pub(super) struct MountedFolder {
+    /// Where the guest sees it.
+    pub(super) guest: String,
+    /// Where the daemon finds it.
+    pub(super) source: String,
+    pub(super) read_only: bool,
 }
 
 /// Describes the container.
@@ -173,7 +182,7 @@ fn mounts(plan: &ContainerPlan<'_>) -> Vec<Mount> {
         FilePlan::Copied => {
             vec![Mount { typ: Some(MountType::VOLUME), target: Some("/workspace".to_owned()), ..Default::default() }]
         }
-        FilePlan::Mounted { root, read_only } => {
+        FilePlan::Mounted { root, folders } => {
             let inside = |name: &str| root.join(name).to_string_lossy().into_owned();
             let areas = Area::ALL.into_iter().map(|area| {
                 let kept = area == Area::Out && plan.config.out == OutAccess::ReadOnly;
@@ -181,7 +190,7 @@ fn mounts(plan: &ContainerPlan<'_>) -> Vec<Mount> {
             });
             areas
                 .chain([bind(inside(INIT_FILE), INIT_MOUNTED.to_owned(), true)])
-                .chain(read_only.iter().map(|(guest, source)| bind(source.clone(), guest.to_string(), true)))
+                .chain(folders.iter().map(|folder| bind(folder.source.clone(), folder.guest.clone(), folder.read_only)))
                 .collect()
         }
     }
@@ -214,8 +223,13 @@ mod tests {
 
     #[test]
     fn the_whole_description() {
-        let read_only = vec![("/workspace/in/data".parse().unwrap(), "/proc/1/fd/3".to_owned())];
-        let files = FilePlan::Mounted { root: Path::new("/w:x"), read_only };
+        let folder = |guest: &str, source: &str, read_only| MountedFolder {
+            guest: guest.to_owned(),
+            source: source.to_owned(),
+            read_only,
+        };
+        let folders = vec![folder("/workspace/in/data", "/srv/a", true), folder("/data", "/srv/b", false)];
+        let files = FilePlan::Mounted { root: Path::new("/w:x"), folders };
         let config = json!({"oci_runtime": "runsc", "cpu_limit": 0.5, "workspace_output_mode": "read_only"});
         let bind = |source: &str, target: &str, read_only: bool| json!({"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only});
         let expected = json!({
@@ -262,7 +276,8 @@ mod tests {
                     bind("/w:x/tmp", "/workspace/tmp", false),
                     bind("/w:x/site", "/workspace/site", true),
                     bind("/w:x/.skillcell-init", "/.skillcell-init", true),
-                    bind("/proc/1/fd/3", "/workspace/in/data", true),
+                    bind("/srv/a", "/workspace/in/data", true),
+                    bind("/srv/b", "/data", false),
                 ],
                 "Runtime": "runsc",
                 "AutoRemove": true,

@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as DaemonError;
@@ -18,7 +18,8 @@ use super::capture::Streams;
 use super::connect::{Failure, call_error, failure};
 use super::feed::feed;
 use super::init::protocol::{NONCE_LEN, Outcome, Report, Request};
-use super::session::{Forced, Live, Session};
+use super::memory::ran_out_of_memory;
+use super::session::{Forced, InUse, Live, Session};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
 use crate::runtime::{RunCommand, RuntimeRunResult, Stdin, Termination, Usage};
@@ -34,6 +35,8 @@ const SIGXFSZ: i32 = 25;
 /// What a shell answers for a child that was killed.
 const SHELL_KILLED: i32 = 128 + SIGKILL;
 const ENOENT: i32 = 2;
+/// In the audit trail.
+const MEMORY_LIMIT: &str = "memory_limit";
 
 pub(super) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, DaemonError>> + Send>>;
 pub(super) type Input = Pin<Box<dyn AsyncWrite + Send>>;
@@ -89,7 +92,11 @@ pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, g
 
 /// Starts a run; in another container when the first one has ended since the last run.
 async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
-    let guard = |live: Arc<Live>| RunGuard { session: session.clone(), live: Some(live), group: session.next_group() };
+    let guard = |live: Arc<Live>| RunGuard {
+        session: session.clone(),
+        live: Some(InUse::new(live)),
+        group: session.next_group(),
+    };
     let live = session.current().await?;
     let mut first = guard(live.clone());
     match start_exec(session, &live.id, "run", first.group).await {
@@ -115,7 +122,7 @@ async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
 /// # Errors
 /// See [`SkillRuntime::run`](crate::runtime::SkillRuntime::run).
 pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCommand) -> Result<Ended> {
-    let started = Instant::now();
+    let (started, since) = (Instant::now(), SystemTime::now());
     let deadline = tokio::time::Instant::now() + limits.wall_time;
     let mut nonce = [0; NONCE_LEN];
     getrandom::fill(&mut nonce)
@@ -134,25 +141,40 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
     let (mut guard, exec) = start?;
     let (cause, broken) = follow(exec.output, feed_of(exec.input, request, command), &mut streams, deadline).await;
     let (stdout, stderr, report) = streams.finish();
+    let unexplained = report.is_none() && cause.is_none();
+    let out_of_memory = match (&report, &guard.live) {
+        (None, Some(live)) if unexplained => ran_out_of_memory(&session.docker, &live.id, since).await,
+        _ => report.as_ref().is_some_and(|report| report.out_of_memory),
+    };
     let forced = match &report {
         Some(report) if !report.survivors => Forced::Killed,
         Some(_) => guard.force(broken).await?,
         None => {
-            if cause.is_none() && broken.is_none() {
+            if unexplained && broken.is_none() && !out_of_memory {
                 check_started(session, &exec.id).await.inspect_err(|_| guard.disarm())?;
             }
             guard.force(broken).await?
         }
     };
+    if out_of_memory
+        && forced == Forced::Killed
+        && let Some(live) = &guard.live
+    {
+        session.refresh(live).await?;
+    }
     guard.disarm();
-    if forced == Forced::Lost && report.is_none() && cause.is_none() {
+    if forced == Forced::Lost && unexplained && !out_of_memory {
         return Err(SkillRuntimeError::new(
             ErrorKind::Backend,
             "the container ended under the run, or was replaced because another run of this handle could not be killed; \
              run again",
         ));
     }
-    let (termination, limit) = judge(command, cause, report)?;
+    let (termination, limit) = if unexplained && out_of_memory {
+        (Termination::OutOfMemory, Some(MEMORY_LIMIT))
+    } else {
+        judge(command, cause, report)?
+    };
     let usage = report.map_or_else(Usage::default, |report| Usage {
         cpu_time: Some(Duration::from_micros(report.cpu_micros)),
         peak_memory: Some(report.peak_kib.saturating_mul(1024)),
@@ -281,7 +303,8 @@ fn judge(
         // The end may have come by itself at the very moment; the limit was passed all the same.
         (Some(Cause::Time), _) => Ok((Termination::TimedOut, Some("time_limit"))),
         (Some(Cause::Output), _) => Ok((Termination::OutputLimit, Some("output_limit"))),
-        // The supervisor has no report because something killed it, and only the guest could; force ended the rest.
+        // The supervisor has no report because something killed it, and, with memory to spare, only the guest could; force
+        // ended the rest.
         (None, None) => Ok((Termination::Signaled(SIGKILL), None)),
         (None, Some(report)) => by_itself(command, report),
     }
@@ -294,7 +317,7 @@ fn by_itself(command: &RunCommand, report: Report) -> Result<(Termination, Optio
         // The kernel says that it killed for want of memory while this ran, and the run ended as killed. A run that
         // went on after one of its processes was killed ended by itself.
         Outcome::Signaled(SIGKILL) | Outcome::Exited(SHELL_KILLED) if report.out_of_memory => {
-            Ok((Termination::OutOfMemory, Some("memory_limit")))
+            Ok((Termination::OutOfMemory, Some(MEMORY_LIMIT)))
         }
         Outcome::Exited(code) => Ok((Termination::Exited(code), None)),
         Outcome::Signaled(signal) => Ok((Termination::Signaled(signal), None)),
@@ -330,7 +353,7 @@ fn system_error(number: i32) -> String {
 /// Ends a run whose future is dropped. Dropping the connection has told its supervisor already; this makes sure.
 struct RunGuard {
     session: Arc<Session>,
-    live: Option<Arc<Live>>,
+    live: Option<InUse>,
     group: u32,
 }
 

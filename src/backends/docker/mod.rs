@@ -17,6 +17,7 @@ mod feed;
 mod files;
 mod image;
 mod init;
+mod memory;
 mod prepare;
 mod session;
 mod sweep;
@@ -30,7 +31,7 @@ use self::config::{DockerConfig, NAME};
 use self::session::Session;
 use crate::audit::Layer;
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Isolation, RuntimeCapabilities, Support};
+use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle,
 };
@@ -59,6 +60,12 @@ impl SkillRuntime for DockerRuntime {
             cpu_time: Support::Advisory,
             // One file is limited, not all of them together.
             disk: Support::Advisory,
+            // By binds of the kernel, which know no way of writing without removing.
+            mounts: MountCapabilities {
+                read_only: Support::Enforced,
+                read_write: Support::Enforced,
+                without_delete: Support::Unsupported,
+            },
             ..RuntimeCapabilities::none(Isolation::Container)
         }
     }

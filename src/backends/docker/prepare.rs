@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config::{DockerConfig, NAME, OutAccess, Transfer};
 use super::connect::{DaemonFacts, connect, facts};
-use super::container::{ContainerPlan, FilePlan, INIT_COPIED, INIT_FILE, INIT_MODE, INIT_MOUNTED, describe};
+use super::container::{
+    ContainerPlan, FilePlan, INIT_COPIED, INIT_FILE, INIT_MODE, INIT_MOUNTED, MountedFolder, describe,
+};
 use super::environment::{Site, of_image};
 use super::session::{Session, SessionPlan};
 use super::sweep::{Owner, sweep};
 use super::{files, image, init};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{EnforcementReport, NetworkPolicy, OutMode};
+use crate::policy::{EnforcementReport, MountMode, NetworkPolicy, OutMode};
 use crate::runtime::{PrepareContext, SkillRuntimeHandle};
-use crate::workspace::{Area, GuestPath, Workspace};
+use crate::workspace::{self, Area, GuestPath, Workspace};
 
 /// The guest's user when this process is root, or when its files are a copy: a number that nothing else has. systemd
 /// hands out 61184 to 65519, 65534 is nobody, and a rootless daemon maps nothing above 65535.
@@ -89,12 +91,13 @@ pub(super) async fn prepare(
 
     let mut session = None;
     // A daemon that maps users shows a mounted folder to a user who may not enter it.
+    let must_mount = !workspace.host_mounts().is_empty();
     if config.files != Transfer::Copy && !facts.remapped {
         let (user, mounted) = mounted(&workspace, &facts)?;
         let attempt = make(user, mounted)?;
         match attempt.start(None).await {
             Ok(live) => session = Some((attempt, live)),
-            Err(error) if error.kind() == ErrorKind::NotFound && config.files == Transfer::Auto => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && config.files == Transfer::Auto && !must_mount => {}
             Err(error) => return Err(error),
         }
     }
@@ -103,6 +106,13 @@ pub(super) async fn prepare(
         None if config.files == Transfer::Mount => {
             return Err(SkillRuntimeError::invalid(
                 "this docker daemon maps users, so folders can't be mounted for the guest; set runtime_config['files'] to 'copy' or 'auto'",
+            ));
+        }
+        None if must_mount => {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PolicyUnenforceable,
+                "this docker daemon is given copies of files, so a folder of this machine can't be mounted; give it as an \
+                 input, or use a daemon that sees this machine's folders",
             ));
         }
         None => {
@@ -139,19 +149,77 @@ fn mounted<'a>(workspace: &'a Workspace, facts: &DaemonFacts) -> Result<(u32, Fi
         // folder at all; it has no rights outside.
         _ if facts.rootless => 0,
         0 => {
-            workspace.give_to(GUEST_USER)?;
-            GUEST_USER
+            let user = user_of_mounts(workspace)?.unwrap_or(GUEST_USER);
+            workspace.give_to(user)?;
+            user
         }
         user => user,
     };
-    let read_only = workspace.mounts().iter().map(|mount| (mount.guest.clone(), by_descriptor(&mount.dir))).collect();
-    Ok((user, FilePlan::Mounted { root: workspace.ambient_root(), read_only }))
+    let inputs = workspace.mounts().iter().map(|mount| (mount.guest.to_string(), &mount.dir, true));
+    let mounts = workspace.host_mounts().iter().map(|mount| {
+        let read_only = mount.access() == MountMode::ReadOnly;
+        (mount.guest().to_string(), mount.dir(), read_only)
+    });
+    let folders = inputs
+        .chain(mounts)
+        .map(|(guest, dir, read_only)| Ok(MountedFolder { source: real_path(dir, &guest)?, guest, read_only }))
+        .collect::<Result<_>>()?;
+    Ok((user, FilePlan::Mounted { root: workspace.ambient_root(), folders }))
 }
 
-/// A folder that is held open, by a name that means exactly it, whatever has become of its path.
-fn by_descriptor(dir: &cap_std::fs::Dir) -> String {
+/// The user a guest must be to write to the folders of the host that it may write to; only this process being root, it can
+/// be anybody. Never root: a folder's rights are all that stands between it and the files of the system.
+fn user_of_mounts(workspace: &Workspace) -> Result<Option<u32>> {
+    let mut user = None;
+    for mount in workspace.host_mounts().iter().filter(|mount| mount.mode().writes_to_host()) {
+        let owner = mount.owner()?;
+        let why = match (owner, user) {
+            (0, _) => "belongs to root, whom a guest never is",
+            (owner, Some(other)) if owner != other => "belongs to another user than an earlier one",
+            _ => {
+                user = Some(owner);
+                continue;
+            }
+        };
+        return Err(SkillRuntimeError::new(
+            ErrorKind::PolicyUnenforceable,
+            format!(
+                "the folder for '{}' {why}, so the guest could not write to it; give it to a user of its own, or mount it \
+                 with mode cow",
+                mount.guest()
+            ),
+        ));
+    }
+    Ok(user)
+}
+
+/// Where a folder that is held open lies now, which is all that a daemon takes. (The name of our descriptor in `/proc` leads
+/// the daemon into our mount namespace, from which its own can't bind.) Nothing of the guest's runs yet, so nobody but the
+/// host's own user could put another folder there. What is mounted inside it stays what it is on the host, also under a
+/// read-only bind, so that is refused.
+fn real_path(dir: &cap_std::fs::Dir, guest: &str) -> Result<String> {
     use std::os::fd::AsRawFd;
-    format!("/proc/{}/fd/{}", std::process::id(), dir.as_raw_fd())
+    let refused = |why: &str| {
+        SkillRuntimeError::new(
+            ErrorKind::PolicyUnenforceable,
+            format!("the folder for '{guest}' {why}; choose another folder, or give it as an input that is copied"),
+        )
+    };
+    let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new())
+        .map_err(|error| SkillRuntimeError::backend("could not find a mounted folder", error))?;
+    let Ok(path) = path.into_string() else { return Err(refused("has a path that is no UTF-8")) };
+    if path.ends_with(" (deleted)") {
+        return Err(refused("is gone"));
+    }
+    let mounts = workspace::mount_points()?;
+    let inside = |point: &String| point.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    match mounts.iter().find(|point| inside(point)) {
+        Some(_) => {
+            Err(refused("has other file systems mounted inside it, which a read-only mount would not make read-only"))
+        }
+        None => Ok(path),
+    }
 }
 
 fn this_user() -> u32 {

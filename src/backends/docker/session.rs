@@ -5,7 +5,7 @@
 //! in a dropped future or by dying, ends the container, and the daemon then removes it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bollard::Docker;
@@ -56,8 +56,39 @@ pub(super) struct Session {
 /// A container that runs.
 pub(super) struct Live {
     pub(super) id: String,
+    /// Runs that are under way in it.
+    runs: AtomicUsize,
     /// Held, never read: see the module.
     _connection: std::sync::Mutex<AttachContainerResults>,
+}
+
+/// A container, counted as in use by a run for as long as this lives.
+pub(super) struct InUse(Arc<Live>);
+
+impl InUse {
+    pub(super) fn new(live: Arc<Live>) -> Self {
+        live.runs.fetch_add(1, Ordering::AcqRel);
+        Self(live)
+    }
+
+    /// Whether no other run is under way in it.
+    fn alone(&self) -> bool {
+        self.0.runs.load(Ordering::Acquire) == 1
+    }
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Arc<Live>;
+
+    fn deref(&self) -> &Arc<Live> {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.runs.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What came of ending a run by force.
@@ -198,6 +229,19 @@ impl Session {
         Ok(true)
     }
 
+    /// Puts another container in the place of one whose memory is used up, unless other runs are under way in it: what
+    /// lies in its `/tmp` and `/dev/shm` would end every later run too. A copy of the workspace can't be moved, so that
+    /// container stays.
+    ///
+    /// # Errors
+    /// As [`force`](Self::force).
+    pub(super) async fn refresh(&self, used: &InUse) -> Result<()> {
+        if used.alone() && !self.copied {
+            self.replace(used).await?;
+        }
+        Ok(())
+    }
+
     /// Runs `init kill` as the group.
     async fn kill_group(&self, live: &Live, group: u32) -> Result<bool> {
         let mut exec = start_exec(self, &live.id, "kill", group).await?;
@@ -265,7 +309,7 @@ async fn make_container(
         Ok(connection)
     };
     match started.await {
-        Ok(connection) => Ok(Live { id, _connection: std::sync::Mutex::new(connection) }),
+        Ok(connection) => Ok(Live { id, runs: AtomicUsize::new(0), _connection: std::sync::Mutex::new(connection) }),
         Err(error) => Err(match remove(docker, &id).await {
             Ok(()) => error,
             Err(cleanup) => error.with_cleanup(cleanup),

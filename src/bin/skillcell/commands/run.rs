@@ -10,13 +10,13 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use skillcell::audit::JsonlFileSink;
 use skillcell::packages::PackageLock;
-use skillcell::policy::{EnforcementMode, parse_duration, parse_size};
+use skillcell::policy::{EnforcementMode, MountMode, parse_duration, parse_size};
 use skillcell::runtime::{CapturedOutput, OutputSink, Stdin, Stream, Termination};
 use skillcell::skill::{SkillSource, TrustPolicy};
 use skillcell::step::{
     AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements, StepContext, StepResult, execute,
 };
-use skillcell::workspace::{Input, Overwrite};
+use skillcell::workspace::{ApplyChanges, ChangeKind, Input, MountReport, Overwrite};
 use skillcell::{ErrorKind, Result, SkillRuntimeError};
 
 use crate::{exit, progress, terminal};
@@ -53,6 +53,14 @@ pub(crate) struct RunArgs {
     /// A folder to show read-only in /workspace/in without copying, where the runtime can; may be given several times
     #[arg(long = "in-mount", value_name = "DIR")]
     mounts: Vec<PathBuf>,
+    /// A folder to show at a guest path outside /workspace: ro (default), rw, rw-no-delete, or cow, a private copy whose
+    /// changes are listed; may be given several times
+    #[arg(long = "mount", value_name = "HOST:GUEST[:MODE]")]
+    host_mounts: Vec<String>,
+    /// Write what the script added or changed in cow mounts to the folders on this machine, when it ends with exit code 0;
+    /// what it removed is only listed
+    #[arg(long)]
+    apply_changes: bool,
     /// A folder to copy the results to; made if missing
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -231,6 +239,15 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
     for path in &args.mounts {
         config.inputs.push(Input::mounted(path)?);
     }
+    for mount in &args.host_mounts {
+        config.mounts.push(mount.parse()?);
+    }
+    if args.apply_changes {
+        if !config.mounts.iter().any(|mount| mount.mode == MountMode::CopyOnWrite) {
+            return Err(SkillRuntimeError::invalid("--apply-changes needs a --mount with mode cow"));
+        }
+        config.apply_changes = ApplyChanges::OnSuccess;
+    }
     for variable in &args.env {
         match variable.split_once('=') {
             Some((name, value)) => config.env.set(name, value)?,
@@ -384,11 +401,45 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
     if unlisted > 0 {
         terminal::note(&format!("not kept: {unlisted} more"));
     }
+    for mount in &result.mounts {
+        report_mount(mount);
+    }
     let unkept = result.outputs.iter().filter(|output| output.copied_to.is_none()).count();
     if unkept > 0 {
         terminal::note(&format!("{unkept} result file(s) were not kept; name a folder with --out"));
     }
     ExitCode::from(code)
+}
+
+/// Lists what a script changed in a mounted folder, what needs a look first.
+fn report_mount(mount: &MountReport) {
+    const LISTED: usize = 20;
+    for change in mount.changes.iter().take(LISTED) {
+        let what = match (change.change, mount.mode) {
+            (ChangeKind::Added, _) => "added",
+            (ChangeKind::Changed, _) => "changed",
+            (ChangeKind::Removed, MountMode::CopyOnWrite) => "asked to remove",
+            (ChangeKind::Removed, MountMode::ReadOnly | MountMode::ReadWrite | MountMode::ReadWriteWithoutDelete) => {
+                "removed"
+            }
+        };
+        let look = match (change.protected, change.executable) {
+            (Some(why), _) => format!("; look at it: {why}"),
+            (None, true) => "; look at it: it can be executed".to_owned(),
+            (None, false) => String::new(),
+        };
+        terminal::note(&format!("{what} {}/{}{look}", mount.guest, change.path.escape_debug()));
+    }
+    let unlisted = mount.changes_total.saturating_sub(mount.changes.len().min(LISTED) as u64);
+    if unlisted > 0 {
+        terminal::note(&format!("{unlisted} more change(s) in {}; --json lists them", mount.guest));
+    }
+    for (path, why) in mount.not_applied.iter().take(LISTED) {
+        terminal::note(&format!("not applied: {}/{} {why}", mount.guest, path.escape_debug()));
+    }
+    if !mount.applied.is_empty() {
+        terminal::note(&format!("applied {} change(s) in {}", mount.applied.len(), mount.guest));
+    }
 }
 
 fn ended(termination: &Termination) -> String {
@@ -447,6 +498,7 @@ fn document(result: &StepResult) -> Value {
         "skipped": result.skipped,
         "skipped_total": result.skipped_total,
         "packages": result.packages,
+        "mounts": result.mounts,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),
         "audit": result.audit,
