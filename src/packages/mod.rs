@@ -1,4 +1,4 @@
-//! Packages that a caller installs for a script (`extra_pip`, `extra_npm`): what may be asked for, for which
+//! Packages that a caller installs for a script (`extra_pip`): what may be asked for, for which
 //! interpreter, what was chosen, and the tree that a guest sees at `/workspace/site`.
 //!
 //! This module starts nothing and speaks to no network. The step has a tool of this machine (`pip`) choose and fetch
@@ -16,7 +16,7 @@ mod target;
 mod wheel;
 
 pub use lock::{LockedPackage, LockedTarget, PackageLock};
-pub use requirement::{MAX_REQUIREMENTS, NpmRequirement, PipRequirement, requirements};
+pub use requirement::{MAX_REQUIREMENTS, PipRequirement, requirements};
 pub use site::{
     InstalledPackages, MAX_WHEELS, MAX_WHEELS_BYTES, NativeCode, PackageOrigin, Site, SiteParts, SiteRecord, SiteStore,
     files_key, native_only, request_key,

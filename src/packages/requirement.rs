@@ -1,4 +1,4 @@
-//! [`PipRequirement`] and [`NpmRequirement`]: what may be asked of a package index, and nothing else.
+//! [`PipRequirement`]: what may be asked of a package index, and nothing else.
 //!
 //! CARL handed each entry to `pip` as a word of its command line, so that an entry could be an option or an address.
 //! Invariant: a requirement names a package of the configured index; it is never an option, a path or an address, and
@@ -19,19 +19,7 @@ const MAX_REQUIREMENT_BYTES: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PipRequirement(String);
 
-/// A requirement on a JavaScript package: `lodash`, `@scope/name@^1.2.0`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NpmRequirement(String);
-
 impl PipRequirement {
-    /// As it was given, without surrounding blanks.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl NpmRequirement {
     /// As it was given, without surrounding blanks.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -45,17 +33,11 @@ impl fmt::Display for PipRequirement {
     }
 }
 
-impl fmt::Display for NpmRequirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl FromStr for PipRequirement {
     type Err = SkillRuntimeError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let text = one_line("extra_pip", text)?;
+        let text = one_line(text)?;
         let bad = |what: &str| {
             SkillRuntimeError::invalid(format!(
                 "extra_pip: '{}' {what}; name a package of the index, such as 'jinja2' or 'httpx>=0.27,<1'",
@@ -97,41 +79,6 @@ impl FromStr for PipRequirement {
     }
 }
 
-impl FromStr for NpmRequirement {
-    type Err = SkillRuntimeError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let text = one_line("extra_npm", text)?;
-        let bad = |what: &str| {
-            SkillRuntimeError::invalid(format!(
-                "extra_npm: '{}' {what}; name a package of the registry, such as 'lodash' or '@scope/name@^1.2.0'",
-                text.escape_debug()
-            ))
-        };
-        if text.starts_with('-') {
-            return Err(bad("is an option, and only packages are installed"));
-        }
-        let (scope, rest) = match text.strip_prefix('@') {
-            None => ("", text),
-            Some(scoped) => scoped.split_once('/').ok_or_else(|| bad("has a scope and no name"))?,
-        };
-        let (name, range) = rest.split_once('@').unwrap_or((rest, "*"));
-        let is_npm_name = |name: &str| {
-            name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-~".contains(&byte))
-        };
-        if !is_npm_name(name) || (text.starts_with('@') && !is_npm_name(scope)) {
-            return Err(bad("is no name of a package"));
-        }
-        // `npm:`, `file:`, `git+https:` and addresses all hold a colon or a slash.
-        let is_range = |c: char| c.is_ascii_alphanumeric() || " .^~<>=|*+-".contains(c);
-        if range.is_empty() || !range.chars().all(is_range) {
-            return Err(bad("has a version that can't be read"));
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
 /// Parses a list, each entry once, in order of their text.
 ///
 /// # Errors
@@ -149,12 +96,12 @@ pub fn requirements<'a, T: FromStr<Err = SkillRuntimeError> + Ord>(
     Ok(parsed.into_iter().collect())
 }
 
-fn one_line<'a>(field: &str, text: &'a str) -> Result<&'a str> {
+fn one_line(text: &str) -> Result<&str> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_REQUIREMENT_BYTES || text.chars().any(|c| c.is_control() || !c.is_ascii()) {
         let shown: String = text.chars().take(80).flat_map(char::escape_debug).collect();
         return Err(SkillRuntimeError::invalid(format!(
-            "{field}: '{shown}' is no requirement: one line of at most {MAX_REQUIREMENT_BYTES} ASCII characters is expected"
+            "extra_pip: '{shown}' is no requirement: one line of at most {MAX_REQUIREMENT_BYTES} ASCII characters is expected"
         )));
     }
     Ok(text)
@@ -197,9 +144,6 @@ mod tests {
             assert_eq!(text.parse::<PipRequirement>().unwrap().as_str(), text);
         }
         assert_eq!("  six ".parse::<PipRequirement>().unwrap().as_str(), "six");
-        for text in ["lodash", "@scope/name", "@scope/name@^1.2.0", "a@>=1 <2 || 3.x", "left-pad@1.3.0", "x@latest"] {
-            assert_eq!(text.parse::<NpmRequirement>().unwrap().as_str(), text);
-        }
     }
 
     #[test]
@@ -229,24 +173,6 @@ mod tests {
             "a,b",
         ] {
             let error = text.parse::<PipRequirement>().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{text}");
-        }
-        for text in [
-            "",
-            "-g",
-            "--registry=x",
-            "@scope",
-            "@/x",
-            "../x",
-            "x@npm:y",
-            "x@file:../y",
-            "x@https://y",
-            "x@git+ssh://y",
-            "user/repo",
-            "x@",
-            "./x.tgz",
-        ] {
-            let error = text.parse::<NpmRequirement>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{text}");
         }
     }

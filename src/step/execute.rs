@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::absent::refuse_absent_module;
 use super::cancel::Cancel;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
 use super::packages::{self, Packages};
@@ -93,6 +94,16 @@ pub(super) trait Work: Send + Sync {
     /// The Python files that may run, as paths in the skill: what they say they need may be installed.
     fn scripts(&self, skill: &VerifiedSkill, ready: &Self::Ready) -> Vec<String>;
 
+    /// Refuses what certainly can't work, with the packages known. `instead` says where it may work.
+    fn look(
+        &self,
+        plan: &StepPlan,
+        skill: &VerifiedSkill,
+        ready: &Self::Ready,
+        site: Option<&HostTree>,
+        instead: &str,
+    ) -> Result<()>;
+
     /// Does it.
     async fn run(
         &self,
@@ -139,6 +150,17 @@ impl Work for OneScript {
             folder.join(path).is_ok_and(|path| ready.argv().iter().take(2).any(|word| *word == path.to_string()))
         };
         packages::python_files(skill).filter(word).map(str::to_owned).collect()
+    }
+
+    fn look(
+        &self,
+        plan: &StepPlan,
+        skill: &VerifiedSkill,
+        ready: &RunCommand,
+        site: Option<&HostTree>,
+        instead: &str,
+    ) -> Result<()> {
+        refuse_absent_module(plan, skill, ready, site, instead)
     }
 
     async fn run(
@@ -263,6 +285,7 @@ async fn flow<W: Work>(
     };
     context.progress.done();
     let (site, packages) = packages?.map_or((None, None), |Packages { tree, installed }| (Some(tree), Some(installed)));
+    work.look(&plan, &skill, &ready, site.as_deref(), &packages::instead(&context.registry))?;
 
     let workspace = {
         let (plan, skill) = (plan.clone(), skill.clone());

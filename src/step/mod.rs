@@ -4,6 +4,7 @@
 //! This module can't tell one runtime from another. The order in `execute.rs` is a security property: it is written
 //! once, as straight code.
 
+mod absent;
 mod agent_step;
 mod cancel;
 mod config;

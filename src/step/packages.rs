@@ -29,7 +29,7 @@ use crate::packages::{
     PipRequirement, PythonTarget, Site, SiteParts, SiteStore, Wheel, files_key, native_only, request_key, requirements,
 };
 use crate::policy::{EnforcementMode, EnvVars, Isolation, Limits, NetworkPolicy, OutMode, SandboxPolicy};
-use crate::runtime::{Availability, RuntimeConfig, SkillRuntime, Termination};
+use crate::runtime::{Availability, RuntimeConfig, RuntimeRegistry, SkillRuntime, Termination};
 use crate::skill::{MAX_ARCHIVE_BYTES, MAX_SCANNED_BYTES, SkillSource, VerifiedSkill, script_metadata};
 use crate::workspace::{Area, HostTree, Workspace, host_file_exists};
 
@@ -213,7 +213,7 @@ impl Installer<'_> {
                 "what was fetched is not what the lock of packages names; review the change, then remove the entry to lock anew",
             ));
         }
-        let instead = self.instead();
+        let instead = instead(&self.context.registry);
         let native = if target.is_pure() { NativeText::LeftOut(instead.clone()) } else { NativeText::Loaded };
         let parts = Arc::new(Parts { requirements: self.wanted.requirements.clone(), wheels, native });
         self.context.progress.working("compiling packages");
@@ -415,18 +415,17 @@ impl Installer<'_> {
     fn tools(&self) -> PathBuf {
         self.context.package_cache.join("tools")
     }
+}
 
-    /// Where native code works, for a message.
-    fn instead(&self) -> String {
-        let native = |name: &&str| {
-            self.context.registry.get(name).is_ok_and(|runtime| runtime.capabilities().isolation != Isolation::Wasm)
-        };
-        let names: Vec<&str> = self.context.registry.names().into_iter().filter(native).collect();
-        if names.is_empty() {
-            "no other runtime is built in".to_owned()
-        } else {
-            format!("use a runtime with a native Python: {}", names.join(", "))
-        }
+/// Where native code and the modules of this machine work, for a message.
+pub(super) fn instead(registry: &RuntimeRegistry) -> String {
+    let native =
+        |name: &&str| registry.get(name).is_ok_and(|runtime| runtime.capabilities().isolation != Isolation::Wasm);
+    let names: Vec<&str> = registry.names().into_iter().filter(native).collect();
+    if names.is_empty() {
+        "use a build of skillcell with other runtimes".to_owned()
+    } else {
+        format!("use a runtime with a native Python: {}", names.join(", "))
     }
 }
 

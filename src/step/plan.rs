@@ -137,6 +137,11 @@ impl StepPlan {
         }
     }
 
+    /// Whether the caller says where Python looks for modules.
+    pub(super) fn has_own_python_path(&self) -> bool {
+        !self.packages.any() && self.env.get(PYTHON_PATH).is_some()
+    }
+
     /// The environment of scripts.
     pub(super) fn environment(&self) -> &crate::policy::EnvVars {
         &self.env

@@ -230,9 +230,9 @@ fn what_a_script_says_it_needs_is_installed_with_consent_only() {
     let machine = Machine::new();
     let block = "# /// script\n# requires-python = \">=3.9\"\n# dependencies = [\"tabulate==0.9.0\"]\n# ///\n";
     let script = machine.script("x.py", &format!("{block}import tabulate\nprint(tabulate.__version__)\n"));
-    let output = machine.run("wasm", &script, &[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("ModuleNotFoundError"), "{}", text(&output.stderr));
+    let (code, message) = refused(&machine.run("wasm", &script, &[]));
+    assert_eq!(code, Some(4), "{message}");
+    assert!(message.contains("'x.py' imports 'tabulate' in line 5"), "{message}");
     assert_eq!(stdout(&machine.run("wasm", &script, &["--pip-from-script"])), "0.9.0\n");
     let evil = machine.script("evil.py", "# /// script\n# dependencies = [\"--pre\"]\n# ///\n");
     let (code, message) = refused(&machine.run("wasm", &evil, &["--pip-from-script"]));
@@ -261,4 +261,61 @@ fn a_guest_can_neither_change_its_packages_nor_reach_the_network_because_of_them
         assert_eq!(result["stdout"]["text"], "refused\nrefused\nno network\n", "{runtime}");
         assert_eq!(result["network_enforced"], true);
     }
+}
+
+#[test]
+fn a_script_is_refused_before_it_runs_only_when_it_certainly_can_not_work() {
+    let machine = Machine::new();
+    let skill = machine.path("skill");
+    fs::create_dir_all(skill.join("lib")).unwrap();
+    fs::write(
+        skill.join("helper.py"),
+        "import sys, os\nsys.path.insert(0, os.path.join(os.environ['SKILL_DIR'], 'lib'))\n",
+    )
+    .unwrap();
+    fs::write(skill.join("lib/hidden.py"), "NAME = 'found'\n").unwrap();
+    let run = |runtime: &str, text: &str| {
+        fs::write(skill.join("x.py"), text).unwrap();
+        machine.run(runtime, Path::new("x.py"), &["--skill", skill.to_str().unwrap()])
+    };
+    let (code, message) =
+        refused(&run("wasm", "\"\"\"Doc.\"\"\"\nimport os, json\nimport numpy as np\nprint('ran')\n"));
+    assert_eq!(code, Some(4), "{message}");
+    assert!(
+        message.contains("'x.py' imports 'numpy' in line 3, which the Python of runtime 'wasm' doesn't have"),
+        "{message}"
+    );
+    assert!(message.contains("use a runtime with a native Python: bubblewrap, docker, firejail, local"), "{message}");
+    let (code, message) = refused(&run("wasm", "import ssl\n"));
+    assert_eq!(code, Some(4), "{message}");
+    for (text, printed) in [
+        ("try:\n    import numpy\nexcept ImportError:\n    print('without')\n", "without\n"),
+        ("import helper\nimport hidden\nprint(hidden.NAME)\n", "found\n"),
+        ("print('first')\ndef late():\n    import numpy\n", "first\n"),
+        ("import xml.etree.ElementTree, email.message\nprint('library')\n", "library\n"),
+    ] {
+        assert_eq!(stdout(&run("wasm", text)), printed, "{text}");
+    }
+    // What a native Python has isn't known before it is asked, so it is not refused but fails by itself.
+    let output = run("bubblewrap", "import certainly_not_there\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("No module named 'certainly_not_there'"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_list_of_modules_is_what_the_built_in_python_can_import() {
+    let machine = Machine::new();
+    let list = include_str!("../../wasm-tools/packs/python/modules.txt");
+    let script = machine.script(
+        "x.py",
+        "import importlib, pkgutil, sys\n\
+         names = set(sys.builtin_module_names) | {m.name for m in pkgutil.iter_modules(sys.path[1:])} | set(sys.modules)\n\
+         quiet = {'this', 'antigravity', '__hello__'}\n\
+         for name in sorted(names - {'__main__'}):\n    \
+             if '.' in name:\n        continue\n    \
+             try:\n        name in quiet or importlib.import_module(name)\n    \
+             except ImportError:\n        continue\n    \
+             print(name)\n",
+    );
+    assert_eq!(stdout(&machine.run("wasm", &script, &[])), list);
 }

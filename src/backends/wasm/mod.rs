@@ -10,6 +10,7 @@ mod engine;
 mod guest;
 mod interrupt;
 mod limits;
+mod modules;
 mod packs;
 mod program;
 mod run;
@@ -70,6 +71,10 @@ impl SkillRuntime for WasmRuntime {
             disk: Support::Advisory,
             ..RuntimeCapabilities::none(Isolation::Wasm)
         }
+    }
+
+    fn known_modules(&self, program: &str) -> Option<Vec<&'static str>> {
+        modules::of_program(program)
     }
 
     fn mount_support(&self) -> MountSupport {
