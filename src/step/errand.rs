@@ -96,7 +96,7 @@ impl Errand<'_> {
             blocking(move || take(run, &workspace)).await
         }
         .await;
-        match (outcome, sandbox.close().await) {
+        match (outcome, sandbox.close(audit).await) {
             (Ok(taken), Ok(())) => Ok(taken),
             (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
             (Err(error), Err(cleanup)) => Err(error.with_cleanup(cleanup)),

@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use super::absent::refuse_absent_module;
 use super::cancel::Cancel;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
+use super::deliver::{Delivered, collect};
 use super::packages::{self, Packages};
 use super::plan::StepPlan;
-use super::result::{DeliveredOutput, StepResult};
+use super::result::StepResult;
 use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{RequiredTier, check_tier, least_tier};
@@ -23,7 +24,7 @@ use crate::runtime::{
     SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{ApplyChanges, Area, HostTree, MountReport, SkippedOutput, Workspace};
+use crate::workspace::{ApplyChanges, Area, HostTree, Workspace, check_export_folder};
 
 /// What a step runs with: the runtimes there are, and who listens.
 #[derive(Clone)]
@@ -267,6 +268,10 @@ async fn flow<W: Work>(
     gate(&plan, audit)?;
 
     let plan = Arc::new(plan);
+    if let OutputDelivery::Folder { path, .. } = &plan.output {
+        let path = path.clone();
+        blocking(move || check_export_folder(&path)).await?;
+    }
     let skill = {
         let (plan, audit) = (plan.clone(), audit.clone());
         blocking(move || VerifiedSkill::verify(&plan.skill, &plan.trust, &audit)).await?
@@ -333,7 +338,7 @@ async fn flow<W: Work>(
     }
     .await;
     context.progress.done();
-    let cleaned = sandbox.close().await;
+    let cleaned = sandbox.close(audit).await;
     let (run, collected) = match (outcome, cleaned) {
         (Ok(outcome), Ok(())) => outcome,
         (Ok(_), Err(cleanup)) => return Err(cleanup),
@@ -349,6 +354,7 @@ async fn flow<W: Work>(
         skipped: collected.skipped,
         skipped_total: collected.skipped_total,
         packages,
+        conflict: collected.conflict,
         mounts: collected.mounts,
         enforcement: report,
         audit: audit.summary(),
@@ -415,15 +421,6 @@ fn sweep_once(workspace: &Arc<Workspace>) {
     });
 }
 
-/// What was taken out of `/workspace/out`, where the caller wants it.
-#[derive(Default)]
-struct Delivered {
-    outputs: Vec<DeliveredOutput>,
-    skipped: Vec<SkippedOutput>,
-    skipped_total: u64,
-    mounts: Vec<MountReport>,
-}
-
 async fn collect_outputs(
     plan: &Arc<StepPlan>,
     handle: &SkillRuntimeHandle,
@@ -434,31 +431,6 @@ async fn collect_outputs(
     plan.runtime.sync_outputs(handle).await.map_err(|error| error.operation("collect"))?;
     let (plan, workspace, audit) = (plan.clone(), workspace.clone(), audit.clone());
     blocking(move || collect(&plan, &workspace, apply, &audit)).await.map_err(|error| error.operation("collect"))
-}
-
-/// Takes the results out, to where the caller wants them.
-fn collect(plan: &StepPlan, workspace: &Workspace, apply: ApplyChanges, audit: &AuditScope) -> Result<Delivered> {
-    let mounts = workspace.mount_reports(apply, audit)?;
-    let collected = workspace.collect(&plan.collect, audit)?;
-    let copied_to = |file: &crate::workspace::OutputFile| match &plan.output {
-        OutputDelivery::InResult => None,
-        OutputDelivery::Folder { path, .. } => Some(path.join(&file.path)),
-    };
-    if let OutputDelivery::Folder { path, overwrite } = &plan.output {
-        collected.export(workspace, path, *overwrite)?;
-    }
-    let outputs = collected
-        .files()
-        .iter()
-        .map(|file| {
-            let content = match plan.output {
-                OutputDelivery::InResult => collected.held(&file.path),
-                OutputDelivery::Folder { .. } => None,
-            };
-            DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
-        })
-        .collect();
-    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), mounts })
 }
 
 /// Removes the workspace on the way out with an error, keeping both errors.
@@ -487,7 +459,7 @@ impl Sandbox {
     }
 
     /// Ends the sandbox, then removes the workspace.
-    pub(super) async fn close(mut self) -> Result<()> {
+    pub(super) async fn close(mut self, audit: &AuditScope) -> Result<()> {
         let cleaned = match &self.handle {
             Some(handle) => self.runtime.cleanup(handle).await,
             None => Ok(()),
@@ -496,7 +468,17 @@ impl Sandbox {
         self.handle = None;
         let workspace = self.workspace.clone();
         // Off the executor's thread: a guest may have made a tree that takes long to remove.
-        match (cleaned, blocking(move || workspace.remove()).await) {
+        let removed = match blocking(move || workspace.remove()).await {
+            // The guest's doing, not a failure of the sandbox: the run keeps its result, and the trail says what is left.
+            Err(error) if error.kind() == ErrorKind::LimitExceeded => {
+                tracing::error!(error = %error.chain().join(": "), "a workspace was left behind");
+                let reason = "what the guest left takes too long to remove; the next start goes on with it";
+                audit.deny(Layer::Limit, "removal_limit", "/workspace", reason);
+                Ok(())
+            }
+            removed => removed,
+        };
+        match (cleaned, removed) {
             (Ok(()), removed) => removed,
             (Err(error), Ok(())) => Err(error.operation("cleanup")),
             (Err(error), Err(removing)) => Err(error.operation("cleanup").with_cleanup(removing)),

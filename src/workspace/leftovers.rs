@@ -9,7 +9,8 @@ use std::io;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 
-use super::remove::remove_tree;
+use super::ledger::undo;
+use super::remove::{PATIENCE, remove_tree};
 use super::root::Workspace;
 
 /// What the name of every workspace that is marked begins with; the run's id follows.
@@ -70,7 +71,8 @@ impl Workspace {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        remove_tree(parent, name, &dir)?;
+        undo(&dir, name)?;
+        remove_tree(parent, name, &dir, PATIENCE)?;
         Ok(true)
     }
 

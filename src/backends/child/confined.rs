@@ -110,6 +110,7 @@ impl Confined {
             if libc::poll(&raw mut polled, 1, 0) != 0 {
                 libc::_exit(1);
             }
+            plan.enter_group().map_err(failed(Stage::Limits))?;
             self.mount().map_err(failed(Stage::Mounts))?;
             match fork_with(0).map_err(failed(Stage::Fork))? {
                 0 => self.become_guest(plan),

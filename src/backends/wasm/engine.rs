@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstancePre, Linker, Module};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p1::wasi_snapshot_preview1;
 use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 
 use super::cache::{CompileCache, Kind};
+use super::fs::GuardedFiles;
 use super::guest::Guest;
 use super::program::{Entry, Program};
 use super::sleep;
@@ -53,7 +56,8 @@ pub(super) struct Settings {
 pub(super) struct Host {
     pub(super) engine: Engine,
     core: Linker<Guest>,
-    component: wasmtime::component::Linker<Guest>,
+    /// Made when the first component is met: it has several hundred functions, and most runs are core modules.
+    component: OnceLock<wasmtime::component::Linker<Guest>>,
     programs: Mutex<Programs>,
 }
 
@@ -95,7 +99,7 @@ impl Host {
             .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES));
         let engine = Engine::new(&config)?;
         let mut core = Linker::new(&engine);
-        wasmtime_wasi::p1::add_to_linker_async(&mut core, |guest: &mut Guest| &mut guest.wasi)?;
+        wasi_snapshot_preview1::add_to_linker(&mut core, |guest: &mut Guest| guest)?;
         // The original refuses statuses above 125, which programs do exit with.
         core.allow_shadowing(true);
         core.func_wrap("wasi_snapshot_preview1", "proc_exit", |status: i32| -> wasmtime::Result<()> {
@@ -103,9 +107,28 @@ impl Host {
         })?;
         sleep::replace_poll(&mut core)?;
         core.allow_shadowing(false);
-        let mut component = wasmtime::component::Linker::new(&engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut component)?;
-        Ok(Self { engine, core, component, programs: Mutex::default() })
+        Ok(Self { engine, core, component: OnceLock::new(), programs: Mutex::default() })
+    }
+
+    fn component_linker(&self) -> Result<&wasmtime::component::Linker<Guest>> {
+        if let Some(linker) = self.component.get() {
+            return Ok(linker);
+        }
+        let make = || -> wasmtime::Result<_> {
+            let mut linker = wasmtime::component::Linker::new(&self.engine);
+            wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+            // The file calls go through our own seam.
+            linker.allow_shadowing(true);
+            preopens::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            types::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            linker.allow_shadowing(false);
+            Ok(linker)
+        };
+        let linker = make().map_err(|error| {
+            SkillRuntimeError::backend("the interfaces for components could not be made", format!("{error:#}"))
+        })?;
+        // Another run may have been quicker; both are alike.
+        Ok(self.component.get_or_init(|| linker))
     }
 
     /// Compiles and links a program, or finds what was compiled before. Takes long the first time.
@@ -132,7 +155,7 @@ impl Host {
         match program.kind {
             Kind::Component => {
                 let component = self.component(program, cache, progress)?;
-                let linked = self.component.instantiate_pre(&component).map_err(failed)?;
+                let linked = self.component_linker()?.instantiate_pre(&component).map_err(failed)?;
                 Ok(Ready::Component(CommandPre::new(linked).map_err(failed)?))
             }
             Kind::Core => {

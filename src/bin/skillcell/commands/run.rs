@@ -176,7 +176,7 @@ fn run(args: RunArgs) -> Result<StepResult> {
         // The script is ended and everything removed; who asks again doesn't want to wait for that.
         tokio::select! {
             result = &mut step => result,
-            () = interrupted() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "interrupted twice; cleanup was not waited for")),
+            () = interrupted() => exit::at_once(),
         }
     });
     // A read of a terminal can't be interrupted: leave its thread behind rather than wait for a key.
@@ -297,6 +297,18 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
 
 /// CARL's `runtime_config` from the flags.
 fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>) -> Result<Map<String, Value>> {
+    let mut config = options(pairs)?;
+    if let Some(network) = network {
+        config.insert("network".to_owned(), network.into());
+    }
+    if !hosts.is_empty() {
+        config.insert("network_allowlist".to_owned(), hosts.into());
+    }
+    Ok(config)
+}
+
+/// The options of a runtime from `--config KEY=VALUE`.
+pub(crate) fn options(pairs: &[String]) -> Result<Map<String, Value>> {
     let mut config = Map::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
@@ -307,12 +319,6 @@ fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>)
         if config.insert(key.to_owned(), value).is_some() {
             return Err(SkillRuntimeError::invalid(format!("--config gives '{}' twice", key.escape_debug())));
         }
-    }
-    if let Some(network) = network {
-        config.insert("network".to_owned(), network.into());
-    }
-    if !hosts.is_empty() {
-        config.insert("network_allowlist".to_owned(), hosts.into());
     }
     Ok(config)
 }
@@ -346,7 +352,8 @@ fn open_stdin(path: &Path) -> Result<File> {
     })
 }
 
-fn open_audit(path: &Path) -> Result<JsonlFileSink> {
+/// Opens the file of `--audit`.
+pub(crate) fn open_audit(path: &Path) -> Result<JsonlFileSink> {
     File::options().read(true).append(true).create(true).open(path).map(JsonlFileSink::new).map_err(|error| {
         SkillRuntimeError::invalid(format!("could not open '{}' for --audit", path.display())).caused_by(error)
     })
@@ -386,7 +393,7 @@ fn write_all(writer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Says what came of it and gives the exit code.
 fn report(result: &StepResult, as_json: bool) -> ExitCode {
-    let code = exit::of_termination(&result.run.termination);
+    let code = exit::with_conflict(exit::of_termination(&result.run.termination), result.conflict.as_ref());
     if as_json {
         let printed = terminal::print_bytes(&line(&document(result)));
         return if printed == ExitCode::SUCCESS { ExitCode::from(code) } else { printed };
@@ -400,6 +407,9 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
     let unlisted = result.skipped_total.saturating_sub(result.skipped.len() as u64);
     if unlisted > 0 {
         terminal::note(&format!("not kept: {unlisted} more"));
+    }
+    if let Some(conflict) = &result.conflict {
+        terminal::note_conflict(conflict);
     }
     for mount in &result.mounts {
         report_mount(mount);
@@ -452,6 +462,7 @@ fn ended(termination: &Termination) -> String {
         | Termination::OutOfMemory
         | Termination::OutputLimit
         | Termination::DiskLimit
+        | Termination::ProcessLimit
         | Termination::Cancelled => termination.to_string(),
     }
 }
@@ -498,6 +509,7 @@ fn document(result: &StepResult) -> Value {
         "skipped": result.skipped,
         "skipped_total": result.skipped_total,
         "packages": result.packages,
+        "output_conflict": result.conflict,
         "mounts": result.mounts,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),
