@@ -6,6 +6,8 @@
 pub mod agent;
 pub mod audit;
 mod backends;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod digest;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]

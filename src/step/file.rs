@@ -5,13 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::agent_step::{ManifestNetwork, OutputCapture};
 use super::config::{AgentSkillStepConfig, OutputDelivery};
-use crate::agent::{AgentSkillExecutionMode, Budget, ModeConfig, OutputSchema, Prices, SchemaMode};
+use crate::agent::{
+    AgentSkillExecutionMode, BasicScreen, Budget, ModeConfig, NoScreen, OutputSchema, Prices, SchemaMode,
+};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::{EnforcementMode, MountRequest, parse_duration, parse_size};
 use crate::skill::{AgentSkillSource, ManifestMode, SkillSource, TrustPolicy};
@@ -103,6 +106,9 @@ pub struct StepFile {
     pub strip_code_blocks: Option<bool>,
     /// As above.
     pub filter_security_terms: Option<bool>,
+    /// `basic` or `off`.
+    #[serde(default)]
+    pub screen: ScreenFile,
     /// `stdout`, `files` or `both`.
     #[serde(default)]
     pub output_capture: OutputCapture,
@@ -159,6 +165,17 @@ pub struct ModelFile {
     /// Further fields of every request, as the server has them (`temperature`, …).
     #[serde(default)]
     pub extra: Map<String, Value>,
+}
+
+/// Who looks at results before the model reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreenFile {
+    /// [`BasicScreen`]: what speaks to the model is marked.
+    #[default]
+    Basic,
+    /// Nobody.
+    Off,
 }
 
 /// A file's step, checked.
@@ -276,6 +293,10 @@ impl StepFile {
         mode.output_schema = self.output_schema.map(OutputSchema::new).transpose()?;
         mode.schema_mode =
             if self.output_schema_strict.unwrap_or(true) { SchemaMode::Strict } else { SchemaMode::Warn };
+        mode.screen = match self.screen {
+            ScreenFile::Basic => Arc::new(BasicScreen),
+            ScreenFile::Off => Arc::new(NoScreen),
+        };
         mode.validate()?;
         Ok(StepFromFile {
             config,
@@ -374,6 +395,7 @@ mod tests {
             ("skill = 'x'\ntask = 't'\ntrust_policy = 'sha_pinned'", "requires a digest"),
             ("skill = 'x'\ntask = 't'\nmanifest_network = 'yes'", "unknown variant `yes`"),
             ("skill = 'x'\ntask = 't'\noutput_capture = 'all'", "unknown variant `all`"),
+            ("skill = 'x'\ntask = 't'\nscreen = 'strict'", "unknown variant `strict`"),
             ("skill = 'x'\ntask = 't'\nllm_max_iterations = 0", "a budget of zero"),
             ("skill = 'x'\ntask = 't'\ntimeout = 'soon'", "is not a duration"),
             ("skill = 'x'\ntask = 't'\n[input_mapping]\na = [1]", "input_mapping.a must be"),

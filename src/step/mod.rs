@@ -18,6 +18,6 @@ pub use agent_step::{AgentJob, ManifestNetwork, OutputCapture, execute_agent};
 pub use cancel::Cancel;
 pub use config::{AgentSkillStepConfig, OutputDelivery};
 pub use execute::{StepContext, execute};
-pub use file::{BudgetFile, MAX_STEP_FILE_BYTES, ModelFile, StepFile, StepFromFile};
+pub use file::{BudgetFile, MAX_STEP_FILE_BYTES, ModelFile, ScreenFile, StepFile, StepFromFile};
 pub use plan::StepPlan;
 pub use result::{ConflictingOutput, DeliveredOutput, MAX_CONFLICTS_LISTED, OutputConflict, StepResult};

@@ -25,6 +25,7 @@ mod private_dir;
 mod receive;
 mod remove;
 mod root;
+mod sealed;
 mod stage;
 mod store;
 mod transfer;

@@ -90,6 +90,21 @@ impl PrivateDir {
     /// # Errors
     /// Of the file system.
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> std::io::Result<()> {
+        self.put(name, parts, |_| Ok(())).map(drop)
+    }
+
+    /// Writes a file as [`write`](Self::write) does, and has its content on disk before it gets its name. A machine that
+    /// loses power else may keep the name and lose the content.
+    pub(super) fn write_through(&self, name: &str, parts: &[&[u8]]) -> std::io::Result<std::fs::File> {
+        self.put(name, parts, std::fs::File::sync_all)
+    }
+
+    fn put(
+        &self,
+        name: &str,
+        parts: &[&[u8]],
+        finish: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
+    ) -> std::io::Result<std::fs::File> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let temporary = format!(".{:016x}", u64::from_be_bytes(random));
@@ -102,7 +117,10 @@ impl PrivateDir {
             // Held until the file has its name: what nobody holds is a leftover of a process that was killed.
             file.lock()?;
             parts.iter().try_for_each(|part| file.write_all(part))?;
-            self.dir.rename(&temporary, &self.dir, name)
+            finish(&file)?;
+            self.dir.rename(&temporary, &self.dir, name)?;
+            file.unlock()?;
+            Ok(file)
         });
         if written.is_err() {
             let _ = self.dir.remove_file(&temporary);
@@ -131,6 +149,9 @@ impl PrivateDir {
             if self.dir.remove_file(&name).is_ok() {
                 total -= size;
             }
+            let mut seal = name;
+            seal.push(super::sealed::SUFFIX);
+            let _ = self.dir.remove_file(&seal);
         }
     }
 }

@@ -92,3 +92,35 @@ fn two_runs_draw_other_random_numbers() {
     assert_eq!((one.0, two.0), (Some(0), Some(0)), "{}", one.2);
     assert_ne!(one.1, two.1);
 }
+
+#[test]
+fn typescript_runs_as_it_is_and_keeps_its_lines() {
+    let text = "import { readFileSync } from 'node:fs';\ninterface Row { id: number }\n\
+        const rows: Row[] = [{ id: 1 } as Row];\nconsole.log(rows[0]!.id, typeof readFileSync);\n\
+        throw new Error('line five');\n";
+    for name in ["a.ts", "a.mts"] {
+        let (code, stdout, stderr) = run(name, text, &[], &[]);
+        assert_eq!((code, stdout.as_str()), (Some(1), "1 function\n"), "{name}: {stderr}");
+        assert!(stderr.contains(&format!("/workspace/skill/{name}:5")), "{name}: {stderr}");
+    }
+    let (code, stdout, stderr) = run(
+        "a.cts",
+        "const { answer } = require('./sibling.cjs') as { answer: number };\nconsole.log(answer);\n",
+        &[],
+        &[],
+    );
+    assert_eq!((code, stdout.as_str()), (Some(0), "42\n"), "{stderr}");
+}
+
+#[test]
+fn typescript_that_breaks_the_parser_ends_its_own_run_only() {
+    let deep = format!("let a: number = {}", "[".repeat(200_000));
+    let (code, stdout, stderr) = run("a.ts", &deep, &[], &[]);
+    assert_eq!((code, stdout.as_str()), (Some(134), ""), "{stderr}");
+    let (code, _, stderr) = run("a.ts", "enum E { A }\nconsole.log(E.A);\n", &[], &[]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX") && stderr.contains("/workspace/skill/a.ts:1:1"),
+        "{stderr}"
+    );
+}

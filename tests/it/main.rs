@@ -6,6 +6,8 @@ mod agent_cassettes;
 mod agent_loop;
 #[cfg(unix)]
 mod agent_modes;
+#[cfg(all(feature = "docker", feature = "pack-python", target_os = "linux"))]
+mod agent_runtimes;
 #[cfg(unix)]
 mod agent_support;
 #[cfg(unix)]
@@ -54,6 +56,8 @@ mod local_support;
 mod local_world;
 #[cfg(all(any(feature = "bubblewrap", feature = "firejail"), target_os = "linux"))]
 mod ordinary_user;
+#[cfg(all(unix, any(feature = "pack-python", feature = "pack-js")))]
+mod pack_proof;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]
@@ -68,6 +72,8 @@ mod wasm_files;
 mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
+#[cfg(all(feature = "wasm", target_os = "linux"))]
+mod wasm_mounts;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_quota;
 #[cfg(all(feature = "wasm", unix))]

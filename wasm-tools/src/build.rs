@@ -128,7 +128,7 @@ pub fn build(
     Ok(Built { path, sha256, inspection: inspect(&bytes)? })
 }
 
-fn cargo(toolchain: &Toolchain) -> Command {
+pub(crate) fn cargo(toolchain: &Toolchain) -> Command {
     match toolchain {
         Toolchain::Rustup(found) => {
             let mut command = compiler(&found.cargo);
@@ -146,7 +146,7 @@ fn cargo(toolchain: &Toolchain) -> Command {
 
 /// The compiler's flags, in the form of `CARGO_ENCODED_RUSTFLAGS`. With `--target` cargo gives them to guest code only,
 /// not to build scripts and procedural macros.
-fn rustflags(sysroot: Option<&Path>, source: &Path, build: &Path) -> OsString {
+pub(crate) fn rustflags(sysroot: Option<&Path>, source: &Path, build: &Path) -> OsString {
     let mut list = sysroot.map(flags).unwrap_or_default();
     let cargo_home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)

@@ -3,7 +3,9 @@
 //! What is loaded here runs as machine code in the host's process, so the whole of this file is about never loading
 //! anything else than what this engine wrote: the folder is private ([`PrivateDir`]), entries are keyed by the digest of
 //! the module and by everything in the engine that code depends on, and each carries the digest of its content, checked
-//! on the very file that is then mapped. Anything that doesn't fit is compiled anew and replaced.
+//! on the very file that is then mapped. An entry that was not touched since it was written or checked is not read again:
+//! its seal says so ([`PrivateDir::read_checked`]), and hashing an interpreter's 50 MB takes ten times as long as running
+//! a script. Anything that doesn't fit is compiled anew and replaced.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -100,8 +102,9 @@ impl CompileCache {
     pub(super) fn module(&self, engine: &Engine, key: &str) -> Option<Module> {
         let file = self.verified(key)?;
         // SAFETY: the file was written by `store`, below, from what this engine compiled: it lies in a folder that only
-        // this user can write to, is named after the module and the engine's settings, and the digest behind the code
-        // was checked on this very descriptor. It is never written again: entries are replaced by renaming.
+        // this user can write to and is named after the module and the engine's settings. The digest behind the code was
+        // checked on this very descriptor, or the file is by its seal the one that was checked or written before,
+        // untouched since. It is never written again: entries are replaced by renaming.
         #[expect(unsafe_code, reason = "mapping our own compiled code is what makes a start quick")]
         let module = unsafe { Module::deserialize_open_file(engine, file) };
         module
@@ -123,15 +126,13 @@ impl CompileCache {
 
     /// Opens an entry whose content fits its digest.
     fn verified(&self, key: &str) -> Option<File> {
-        let file = self.folder.as_ref()?.read(key)?;
-        let bytes = read_whole(&file, MAX_ENTRY_BYTES).ok()?;
-        let (code, trailer) = bytes.split_at_checked(bytes.len().checked_sub(TRAILER_BYTES)?)?;
-        let (digest, format) = trailer.split_at_checked(blake3::OUT_LEN)?;
-        let fits = format == FORMAT && entry_digest(key, code).as_bytes() == digest;
-        if !fits {
-            tracing::warn!(key, "an entry of the compile cache is damaged; compiling anew");
-        }
-        fits.then_some(file)
+        self.folder.as_ref()?.read_checked(key, key, MAX_ENTRY_BYTES, |bytes| {
+            let fits = entry_fits(key, bytes);
+            if !fits {
+                tracing::warn!(key, "an entry of the compile cache is damaged; compiling anew");
+            }
+            fits
+        })
     }
 
     /// Keeps compiled code. A failure costs the next process a compilation and is only logged.
@@ -139,13 +140,21 @@ impl CompileCache {
         let Some(folder) = &self.folder else { return };
         let written = code.map_err(|error| format!("{error:#}")).and_then(|code| {
             let digest = entry_digest(key, &code);
-            folder.write(key, &[&code, digest.as_bytes(), FORMAT]).map_err(|error| error.to_string())
+            folder.write_checked(key, key, &[&code, digest.as_bytes(), FORMAT]).map_err(|error| error.to_string())
         });
         match written {
             Ok(()) => folder.shrink(MAX_CACHE_BYTES),
             Err(error) => tracing::warn!(error, "compiled code could not be kept"),
         }
     }
+}
+
+/// Whether an entry is whole: the code, the digest of name and code, the format.
+fn entry_fits(key: &str, bytes: &[u8]) -> bool {
+    let split = bytes.len().checked_sub(TRAILER_BYTES).and_then(|length| bytes.split_at_checked(length));
+    split.is_some_and(|(code, trailer)| {
+        trailer.strip_prefix(entry_digest(key, code).as_bytes().as_slice()).is_some_and(|format| format == FORMAT)
+    })
 }
 
 /// What stands behind the code of an entry. The name is part of it, so that an entry under another's name doesn't fit.

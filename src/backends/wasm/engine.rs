@@ -56,7 +56,8 @@ pub(super) struct Settings {
 pub(super) struct Host {
     pub(super) engine: Engine,
     core: Linker<Guest>,
-    component: wasmtime::component::Linker<Guest>,
+    /// Made when the first component is met: it has several hundred functions, and most runs are core modules.
+    component: OnceLock<wasmtime::component::Linker<Guest>>,
     programs: Mutex<Programs>,
 }
 
@@ -106,14 +107,28 @@ impl Host {
         })?;
         sleep::replace_poll(&mut core)?;
         core.allow_shadowing(false);
-        let mut component = wasmtime::component::Linker::new(&engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut component)?;
-        // The file calls go through our own seam.
-        component.allow_shadowing(true);
-        preopens::add_to_linker::<Guest, GuardedFiles>(&mut component, |guest| guest)?;
-        types::add_to_linker::<Guest, GuardedFiles>(&mut component, |guest| guest)?;
-        component.allow_shadowing(false);
-        Ok(Self { engine, core, component, programs: Mutex::default() })
+        Ok(Self { engine, core, component: OnceLock::new(), programs: Mutex::default() })
+    }
+
+    fn component_linker(&self) -> Result<&wasmtime::component::Linker<Guest>> {
+        if let Some(linker) = self.component.get() {
+            return Ok(linker);
+        }
+        let make = || -> wasmtime::Result<_> {
+            let mut linker = wasmtime::component::Linker::new(&self.engine);
+            wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+            // The file calls go through our own seam.
+            linker.allow_shadowing(true);
+            preopens::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            types::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            linker.allow_shadowing(false);
+            Ok(linker)
+        };
+        let linker = make().map_err(|error| {
+            SkillRuntimeError::backend("the interfaces for components could not be made", format!("{error:#}"))
+        })?;
+        // Another run may have been quicker; both are alike.
+        Ok(self.component.get_or_init(|| linker))
     }
 
     /// Compiles and links a program, or finds what was compiled before. Takes long the first time.
@@ -140,7 +155,7 @@ impl Host {
         match program.kind {
             Kind::Component => {
                 let component = self.component(program, cache, progress)?;
-                let linked = self.component.instantiate_pre(&component).map_err(failed)?;
+                let linked = self.component_linker()?.instantiate_pre(&component).map_err(failed)?;
                 Ok(Ready::Component(CommandPre::new(linked).map_err(failed)?))
             }
             Kind::Core => {

@@ -25,8 +25,8 @@ use async_trait::async_trait;
 use self::cache::CompileCache;
 use self::fs::Account;
 use crate::audit::Layer;
-use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::{Isolation, MountCapabilities, OutMode, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
     SkillRuntimeHandle, Termination,
@@ -112,6 +112,14 @@ impl SkillRuntime for WasmRuntime {
         self.check_config(context.config)?;
         let report = self.enforcement(context.policy);
         report.gate()?;
+        if context.policy.out == OutMode::ReadWriteWithoutDelete {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PolicyUnenforceable,
+                "runtime 'wasm' can't keep a guest from removing files of /workspace/out; use runtime 'bubblewrap' for \
+                 read-write-without-delete",
+            )
+            .operation("prepare"));
+        }
         let prepared = Prepared {
             workspace: workspace.clone(),
             cache: compile_cache(context.config)?,
@@ -127,6 +135,7 @@ impl SkillRuntime for WasmRuntime {
         let job = run::Job {
             workspace: prepared.workspace.clone(),
             limits: handle.policy().limits.clone(),
+            out: handle.policy().out,
             cache: prepared.cache.clone(),
             progress: prepared.progress.clone(),
             guests: prepared.guests.clone(),

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::cache::CompileCache;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::runtime::Progress;
-use crate::workspace::{PrivateDir, read_whole};
+use crate::workspace::PrivateDir;
 
 /// What is built in.
 const EMBEDDED: &[(&str, &[u8])] = &[
@@ -34,6 +34,9 @@ const EMBEDDED: &[(&str, &[u8])] = &[
         include_bytes!("../../../wasm-tools/packs/js/js.pack.xz"),
     ),
 ];
+
+/// The part of a pack's folder that a guest sees; beside it lie the seals, which tell of this machine.
+const SHOWN: &str = "files";
 
 /// An interpreter that is built in.
 #[derive(Debug)]
@@ -131,7 +134,8 @@ impl Pack {
         let guest = guest.ok_or_else(|| self.damaged("its library has no place in the guest"))?;
         let short = library.sha256.get(..16).unwrap_or_default();
         let place = Path::new("packs").join(format!("{}-{short}", self.manifest.name));
-        let folder = cache.private_folder(&place)?.ok_or_else(|| {
+        let folders = cache.private_folder(&place)?.zip(cache.private_folder(&place.join(SHOWN))?);
+        let (folder, files) = folders.ok_or_else(|| {
             SkillRuntimeError::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -141,7 +145,7 @@ impl Pack {
             )
         })?;
         let module = if in_order(&folder, library) { None } else { Some(self.lay_out(&folder, library, progress)?) };
-        Ok(Prepared { library: Some(Library { folder: folder.ambient_path().to_owned(), guest }), module })
+        Ok(Prepared { library: Some(Library { folder: files.ambient_path().to_owned(), guest }), module })
     }
 
     /// Takes the archive apart for its module.
@@ -162,7 +166,7 @@ impl Pack {
         for (file, data) in self.manifest.files.iter().zip(self.unpack()?) {
             match file.role {
                 Role::Module => module = Some(data),
-                Role::Library => folder.write(&library.name, &[&data]).map_err(|error| {
+                Role::Library => folder.write_checked(&shown(library), &library.sha256, &[&data]).map_err(|error| {
                     SkillRuntimeError::backend("the library of an interpreter could not be written", error)
                 })?,
             }
@@ -204,10 +208,14 @@ impl Pack {
     }
 }
 
-/// Whether the folder holds the file, whole.
+/// The name of a library file in the pack's folder.
+fn shown(file: &PackFile) -> String {
+    format!("{SHOWN}/{}", file.name)
+}
+
+/// Whether the folder holds the file, whole. It is read only when its seal doesn't say so.
 fn in_order(folder: &PrivateDir, file: &PackFile) -> bool {
-    let data = folder.read(&file.name).and_then(|found| read_whole(&found, file.bytes).ok());
-    data.is_some_and(|data| fits(file, &data))
+    folder.read_checked(&shown(file), &file.sha256, file.bytes, |data| fits(file, data)).is_some()
 }
 
 fn fits(file: &PackFile, data: &[u8]) -> bool {
@@ -219,6 +227,7 @@ fn fits(file: &PackFile, data: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::runtime::SilentProgress;
+    use crate::workspace::read_whole;
 
     #[test]
     fn the_library_is_laid_out_once_and_again_when_it_was_damaged() {

@@ -3,24 +3,9 @@
 #
 #   build.sh INPUTS WORK
 #
-# INPUTS holds the files named in inputs.json; `skillcell-wasm-tools pack build js` fetches them by package name, checks
-# their digests, calls this script and makes the snapshot afterwards. The only compiler is the pinned one; nothing of the
-# host's C library gets into the result.
-#
-# Needed on the host: bash, coreutils, tar, unzip.
-#
-# A stage that was finished with the same text and the same inputs in WORK is not run again.
-set -euo pipefail
-
-INPUTS=$(realpath "$1")
-mkdir -p "$2"
-WORK=$(realpath "$2")
-HERE=$(dirname "$(realpath "$0")")
-
-export LC_ALL=C TZ=UTC
-# The release date of the source, for everything that would ask what day it is.
-export SOURCE_DATE_EPOCH=1786406400
-export ZIG_GLOBAL_CACHE_DIR=$WORK/zig-cache ZIG_LOCAL_CACHE_DIR=$WORK/zig-cache
+# Needed on the host: bash, coreutils, tar, unzip. See ../recipe.sh.
+# shellcheck source=../recipe.sh
+. "$(dirname "$(realpath "$0")")/../recipe.sh"
 
 # The order in which the prelude is evaluated: a file can only need what comes before it.
 PRELUDE="start errors types inspect events event_target performance path buffer encoding querystring url loop compare util stream
@@ -29,37 +14,13 @@ PRELUDE="start errors types inspect events event_target performance path buffer 
 # Every path of this machine becomes /b or /f in what the compiler writes.
 FLAGS="-O2 -w -g0 -DNDEBUG -D_GNU_SOURCE -ffile-prefix-map=$WORK=/b -ffile-prefix-map=$HERE=/f -D_WASI_EMULATED_SIGNAL"
 
-say() { echo "[$(date +%T)] $*"; }
+SETTINGS="$FLAGS $PRELUDE"
 
-cc() { "$WORK/zig/ziglang/zig" cc -target wasm32-wasi -fno-sanitize=undefined "$@"; }
-
-# stage NAME [FILE...]: runs the function stage_NAME unless it has run to its end with the same function text, the same
-# FILEs and the same stages before it.
-KEY=
-stage() {
-    local name=$1
-    shift
-    KEY=$({ echo "$KEY $FLAGS $PRELUDE"; declare -f "stage_$name"; cat "$HERE/inputs.json" "$@"; } | sha256sum | cut -d' ' -f1)
-    if [ "$(cat "$WORK/stage.$name" 2>/dev/null)" = "$KEY" ]; then
-        say "$name: kept"
-        return
-    fi
-    say "$name"
-    rm -f "$WORK/stage.$name"
-    (set -euo pipefail; "stage_$name") > "$WORK/log.$name" 2>&1 || {
-        tail -40 "$WORK/log.$name" >&2
-        say "$name failed; the whole log is $WORK/log.$name" >&2
-        exit 1
-    }
-    echo "$KEY" > "$WORK/stage.$name"
-}
+cc() { "$ZIG" cc -target wasm32-wasi -fno-sanitize=undefined "$@"; }
 
 stage_unpack() {
-    rm -rf "$WORK"/{zig,crates}
-    mkdir -p "$WORK"/{zig,crates,obj,out}
-    unzip -q "$INPUTS"/ziglang-*.whl -d "$WORK/zig"
-    chmod +x "$WORK/zig/ziglang/zig"
-    for crate in "$INPUTS"/{rquickjs-sys,libz-sys}-*.crate; do tar -xzf "$crate" -C "$WORK/crates"; done
+    unpack_inputs
+    mkdir -p "$WORK"/{obj,out}
     mv "$WORK"/crates/rquickjs-sys-*/quickjs "$WORK/crates/quickjs"
     mv "$WORK"/crates/libz-sys-*/src/zlib "$WORK/crates/zlib"
 }
@@ -102,16 +63,16 @@ stage_guest() {
         done
         echo "};"
     } > obj/prelude.h
-    for file in bytes compress digest entry files inspect; do
+    for file in bytes compress digest entry files inspect types; do
         cc $FLAGS -I crates/quickjs -I crates/zlib -I obj -c "$HERE/guest/$file.c" -o "obj/guest_$file.o"
     done
     # The stack is at the bottom of the memory, so that running over it traps instead of overwriting data.
     cc -O2 -s -mexec-model=reactor -z stack-size=2097152 -Wl,--initial-memory=16777216 \
-        obj/guest_*.o obj/engine.o obj/q_*.o obj/z_*.o -lwasi-emulated-signal -lm -o out/js.wasm
+        obj/guest_*.o obj/engine.o obj/q_*.o obj/z_*.o rust/library.a -lwasi-emulated-signal -lm -o out/js.wasm
 }
 
 stage unpack
 stage libraries "$HERE"/guest/*frame.h
 stage engine "$HERE/guest/engine.c" "$HERE/guest/guest.h" "$HERE/guest/frame.h"
-stage guest "$HERE"/guest/*.[ch] "$HERE"/prelude/*.js
+stage guest "$HERE"/guest/*.[ch] "$HERE"/prelude/*.js "$WORK/rust/library.a"
 sha256sum "$WORK/out/js.wasm"

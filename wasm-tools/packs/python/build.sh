@@ -3,21 +3,15 @@
 #
 #   build.sh INPUTS WORK
 #
-# INPUTS holds the files named in inputs.json; `skillcell-wasm-tools pack build python` fetches them by package
-# name, checks their digests, calls this script and makes the snapshot afterwards. Nothing of the host's C library,
-# compiler or Python gets into the result: the only compiler is the pinned one, also for the native Python that
-# freezes modules and compiles the library.
+# Nothing of the host's C library, compiler or Python gets into the result: the only compiler is the pinned one, also for
+# the native Python that freezes modules and compiles the library.
 #
-# Needed on the host: bash, make, coreutils, sed, grep, awk, tar, xz, unzip.
+# Needed on the host: bash, make, coreutils, sed, grep, awk, tar, xz, unzip. See ../recipe.sh.
 #
-# A stage that was finished with the same text and the same inputs in WORK is not run again; the native Python is
-# half of the time, so a second build of a changed guest takes less than a minute.
-set -euo pipefail
+# The native Python is half of the time, so a second build of a changed guest takes less than a minute.
+# shellcheck source=../recipe.sh
+. "$(dirname "$(realpath "$0")")/../recipe.sh"
 
-INPUTS=$(realpath "$1")
-mkdir -p "$2"
-WORK=$(realpath "$2")
-HERE=$(dirname "$(realpath "$0")")
 JOBS=${JOBS:-2}
 HOST_ARCH=$(uname -m)
 
@@ -25,49 +19,20 @@ PYTHON=3.13.15
 SHORT=python3.13
 ZIP=python313.zip
 
-export LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1
-# The release date of the source, for everything that would ask what day it is.
-export SOURCE_DATE_EPOCH=1786406400
-export ZIG_GLOBAL_CACHE_DIR=$WORK/zig-cache ZIG_LOCAL_CACHE_DIR=$WORK/zig-cache
+export PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1
 # configure must find the libraries of the recipe and no others.
 export PKG_CONFIG=false PKG_CONFIG_LIBDIR=/nonexistent
 
-ZIG=$WORK/zig/ziglang/zig
 LIBS=$WORK/libs
 # Every path of this machine becomes /b in what the compiler writes.
 WASI_FLAGS="-w -g0 -ffile-prefix-map=$WORK=/b -ffile-prefix-map=$HERE=/f"
 
-say() { echo "[$(date +%T)] $*"; }
-
-# stage NAME [FILE...]: runs the function stage_NAME unless it has run to its end with the same function text,
-# the same FILEs and the same stages before it.
-KEY=
-stage() {
-    local name=$1
-    shift
-    KEY=$({ echo "$KEY"; declare -f "stage_$name"; cat "$HERE/inputs.json" "$@"; } | sha256sum | cut -d' ' -f1)
-    if [ "$(cat "$WORK/stage.$name" 2>/dev/null)" = "$KEY" ]; then
-        say "$name: kept"
-        return
-    fi
-    say "$name"
-    rm -f "$WORK/stage.$name"
-    (set -euo pipefail; "stage_$name") > "$WORK/log.$name" 2>&1 || {
-        tail -40 "$WORK/log.$name" >&2
-        say "$name failed; the whole log is $WORK/log.$name" >&2
-        exit 1
-    }
-    echo "$KEY" > "$WORK/stage.$name"
-}
-
 stage_unpack() {
-    rm -rf "$WORK"/{zig,src,crates,bin}
-    mkdir -p "$WORK"/{zig,crates,bin}
-    unzip -q "$INPUTS"/ziglang-*.whl -d "$WORK/zig"
-    chmod +x "$ZIG"
+    unpack_inputs
+    rm -rf "$WORK"/{src,bin}
+    mkdir -p "$WORK/bin"
     tar -xJf "$INPUTS/python3.13_$PYTHON.orig.tar.xz" -C "$WORK"
     mv "$WORK/Python-$PYTHON" "$WORK/src"
-    for crate in "$INPUTS"/*.crate; do tar -xzf "$crate" -C "$WORK/crates"; done
 
     cat > "$WORK/bin/native-cc" <<EOF
 #!/bin/sh
@@ -141,11 +106,11 @@ stage_libraries() {
     cp xz/src/liblzma/api/lzma.h "$LIBS/include"
     cp xz/src/liblzma/api/lzma/*.h "$LIBS/include/lzma"
 
-    # WASI has no file locks ("unix-none") and no shared memory (no WAL); an instance is alone with its files.
+    # WASI has no shared memory (no WAL). Locks: see sqlite_fcntl in guest/reactor.c.
     cd "$WORK"/crates/libsqlite3-sys-*/sqlite3
     object sqlite3.c sqlite3_all.o -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_WAL -DSQLITE_OMIT_LOAD_EXTENSION \
         -DSQLITE_ENABLE_FTS5 -DSQLITE_ENABLE_RTREE -DSQLITE_ENABLE_MATH_FUNCTIONS -DSQLITE_ENABLE_COLUMN_METADATA \
-        '-DSQLITE_DEFAULT_UNIX_VFS="unix-none"' -DSQLITE_TEMP_STORE=2 -DLONGDOUBLE_TYPE=double \
+        -DSQLITE_TEMP_STORE=2 -DLONGDOUBLE_TYPE=double \
         -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_GETPID -D_WASI_EMULATED_PROCESS_CLOCKS
     cp sqlite3.h sqlite3ext.h "$LIBS/include"
 
@@ -170,7 +135,16 @@ stage_wasi() {
         LIBSQLITE3_CFLAGS="-I$LIBS/include" LIBSQLITE3_LIBS="-L$LIBS/lib -lsqlite3 -lwasi-emulated-mman" \
         ../src/configure -q --host=wasm32-unknown-wasip1 --build="$HOST_ARCH-pc-linux-gnu" \
         --with-build-python="$WORK/native/python" --prefix=/usr/local --disable-test-modules --without-ensurepip
-    make -j"$JOBS" python.wasm
+    # The program that make links here is thrown away; what stage_link brings is made up for it.
+    cat > absent.c <<'EOF'
+#include <sys/stat.h>
+int skillcell_stat(const char *path, struct stat *found) { return -1; }
+int skillcell_lstat(const char *path, struct stat *found) { return -1; }
+int skillcell_mkdir(const char *path, mode_t mode) { return -1; }
+double skillcell_log2(double number) { return number; }
+EOF
+    "$WORK/bin/wasi-cc" -c absent.c -o absent.o
+    make -j"$JOBS" EXTRA_CFLAGS="-include $HERE/guest/libc.h" LINKFORSHARED="$WORK/wasi/absent.o" python.wasm
     # Writes the sysconfig data and then fails, since there is no way to run the result: the file is what counts.
     make pybuilddir.txt || true
     ls build/lib.*/_sysconfigdata*.py
@@ -198,9 +172,11 @@ print("static const char BOOT_PY[] = {" + ",".join(map(str, source)) + ",0};")' 
         -c "$HERE/guest/reactor.c" -o "$WORK/link/reactor.o"
     # shellcheck disable=SC2086
     "$WORK/bin/wasi-cc" -O2 $WASI_FLAGS -c "$HERE/guest/paths.c" -o "$WORK/link/paths.o"
+    # shellcheck disable=SC2086
+    "$WORK/bin/wasi-cc" -O2 $WASI_FLAGS -c "$HERE/guest/numbers.c" -o "$WORK/link/numbers.o"
     # paths.o comes first: once something asks for chdir, the linker takes the C library's.
     "$WORK/bin/wasi-cc" -O2 -s -mexec-model=reactor -z stack-size=8388608 -Wl,--initial-memory=20971520 \
-        "$WORK/link/paths.o" "$WORK/link/reactor.o" lib$SHORT.a \
+        "$WORK/link/paths.o" "$WORK/link/numbers.o" "$WORK/link/reactor.o" lib$SHORT.a \
         Modules/_hacl/*.a Modules/expat/libexpat.a Modules/_decimal/libmpdec/libmpdec.a \
         -L"$LIBS/lib" -lsqlite3 -lz -lbz2 -llzma \
         -lwasi-emulated-signal -lwasi-emulated-getpid -lwasi-emulated-process-clocks -lwasi-emulated-mman -lm \
@@ -210,8 +186,8 @@ print("static const char BOOT_PY[] = {" + ",".join(map(str, source)) + ",0};")' 
 stage unpack
 stage native
 stage libraries
-stage wasi "$HERE/guest/config.site"
+stage wasi "$HERE/guest/config.site" "$HERE/guest/libc.h"
 [ "${STOP_AFTER:-}" = wasi ] && exit 0
 stage library "$HERE/make_library.py" "$HERE/guest/_skillcell_loop.py"
-stage link "$HERE/guest/reactor.c" "$HERE/guest/paths.c" "$HERE/guest/boot.py"
+stage link "$HERE/guest/reactor.c" "$HERE/guest/paths.c" "$HERE/guest/numbers.c" "$HERE/guest/boot.py"
 sha256sum "$WORK/out/python.wasm" "$WORK/out/$ZIP"

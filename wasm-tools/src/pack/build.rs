@@ -1,4 +1,4 @@
-//! Making a pack: inputs, the recipe's script, the snapshot, the archive, the facts of the manifest.
+//! Making a pack: inputs, the recipe's Rust part and script, the snapshot, the archive, the facts of the manifest.
 //!
 //! The recipe's `build.sh` compiles and links; it gets a folder of inputs whose digests were checked. What comes out
 //! is the same, byte for byte, whoever builds it: the manifest's digests in the tree are the proof to compare with.
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::archive::{compress, sha256};
 use super::fetch::fetch;
 use super::manifest::{MANIFEST_FILE, PackFile, PackManifest, Role, load};
+use super::rust;
 use super::snapshot::snapshot;
 use super::verify::module_facts;
 
@@ -40,6 +41,7 @@ pub fn build(request: &BuildRequest, progress: &mut dyn FnMut(&str)) -> Result<P
     let mut manifest = load(&request.folder)?;
     fetch(&request.folder, &request.inputs, progress)?;
     fs::create_dir_all(&request.work).with_context(|| format!("can't make {}", request.work.display()))?;
+    rust::compile(&request.folder, &request.work, progress)?;
     progress("building; the first time this takes about ten minutes");
     let status = Command::new("bash")
         .arg(request.folder.join("build.sh"))

@@ -18,6 +18,8 @@ mod proof;
 #[cfg(feature = "pack-build")]
 mod run;
 #[cfg(feature = "pack-build")]
+mod rust;
+#[cfg(feature = "pack-build")]
 mod snapshot;
 mod verify;
 

@@ -272,6 +272,18 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
 
 /// CARL's `runtime_config` from the flags.
 fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>) -> Result<Map<String, Value>> {
+    let mut config = options(pairs)?;
+    if let Some(network) = network {
+        config.insert("network".to_owned(), network.into());
+    }
+    if !hosts.is_empty() {
+        config.insert("network_allowlist".to_owned(), hosts.into());
+    }
+    Ok(config)
+}
+
+/// The options of a runtime from `--config KEY=VALUE`.
+pub(crate) fn options(pairs: &[String]) -> Result<Map<String, Value>> {
     let mut config = Map::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
@@ -282,12 +294,6 @@ fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>)
         if config.insert(key.to_owned(), value).is_some() {
             return Err(SkillRuntimeError::invalid(format!("--config gives '{}' twice", key.escape_debug())));
         }
-    }
-    if let Some(network) = network {
-        config.insert("network".to_owned(), network.into());
-    }
-    if !hosts.is_empty() {
-        config.insert("network_allowlist".to_owned(), hosts.into());
     }
     Ok(config)
 }

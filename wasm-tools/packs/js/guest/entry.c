@@ -399,6 +399,7 @@ make_engine(void)
     digest_add(context, host);
     compress_add(context, host);
     inspect_add(context, host);
+    types_add(context, host);
     load_prelude();
     JS_SetHostPromiseRejectionTracker(runtime, rejection, NULL);
     JS_RunGC(runtime);

@@ -37,5 +37,6 @@ int bytes_add(JSContext *context, JSValueConst host);
 int digest_add(JSContext *context, JSValueConst host);
 int compress_add(JSContext *context, JSValueConst host);
 int inspect_add(JSContext *context, JSValueConst host);
+int types_add(JSContext *context, JSValueConst host);
 
 #endif

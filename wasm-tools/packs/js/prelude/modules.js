@@ -233,7 +233,8 @@ function resolve(specifier, from, conditions) {
   }
   if (/^(\/|\.\.?(\/|$))/.test(specifier)) {
     const base = path.resolve(folder, specifier);
-    if (importing) return base;
+    const source = typed.test(from) && kindOf(base) !== REGULAR ? typedFile(base) : undefined;
+    if (importing || source !== undefined) return source ?? base;
     return (specifier.endsWith('/') ? undefined : asFile(base)) ?? asFolder(base);
   }
   const [name, rest] = splitName(specifier);
@@ -270,7 +271,29 @@ const sources = new Map();                     // names of modules that are no f
 function sourceOf(file) {
   const data = host.readAll(file);
   if (typeof data === 'number') throw systemError(-data, 'open', file);
-  return tidy(host.decode(data, 0));
+  const text = host.decode(data, 0);
+  return tidy(typed.test(file) ? withoutTypes(text, file) : text);
+}
+
+// TypeScript: types become blanks, so that every line and column stays. What has to be translated rather than left out
+// (an enum, a namespace with values, a parameter property) is refused, as node refuses it.
+const typed = /\.[mc]?ts$/;
+
+function withoutTypes(text, file) {
+  const [what, answer] = host.stripTypes(text, file.endsWith('.mts') ? 1 : -1);
+  if (what === 0) return answer;
+  const [, line, column, message] = /^(\d+) (\d+) (.*)$/s.exec(answer);
+  const place = line === '0' ? file : `${file}:${line}:${column}`;
+  if (what === 1 && text.split('\n')[line - 1]?.[column - 1] === '@') throw coded(SyntaxError, 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX', `Decorators are not supported (${place}); compile the file first`);
+  if (what === 1) throw coded(SyntaxError, 'ERR_INVALID_TYPESCRIPT_SYNTAX', `${message} (${place})`);
+  throw coded(SyntaxError, 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX', `${message} (${place}); this interpreter only leaves types out: write it in JavaScript's terms, or compile the file first`);
+}
+
+// TypeScript names what a file is compiled to, or leaves the extension out; what is there is the source.
+function typedFile(base) {
+  const source = base.replace(/\.([mc]?)js$/, '.$1ts');
+  const tries = source === base ? [`${base}.ts`, `${base}.mts`, `${base}.cts`, path.join(base, 'index.ts')] : [source];
+  return tries.find((file) => kindOf(file) === REGULAR);
 }
 
 const tidy = (text) => text.replace(/^\ufeff/, '').replace(/^#!/, '//');
@@ -278,12 +301,12 @@ const tidy = (text) => text.replace(/^\ufeff/, '').replace(/^#!/, '//');
 // 'module', 'commonjs', 'json' or '' when only the text can tell.
 function formatOf(file) {
   const extension = path.extname(file);
-  if (extension === '.mjs') return 'module';
-  if (extension === '.cjs') return 'commonjs';
+  if (extension === '.mjs' || extension === '.mts') return 'module';
+  if (extension === '.cjs' || extension === '.cts') return 'commonjs';
   if (extension === '.json') return 'json';
   if (extension === '.node') throw coded(Error, 'ERR_DLOPEN_FAILED', `native code cannot be loaded in this sandbox: ${file}; use a package without native parts, or another runtime`);
   if (extension === '.wasm') throw coded(Error, 'ERR_UNKNOWN_FILE_EXTENSION', `WebAssembly cannot be loaded from a script here: ${file}; run it as a program of its own`);
-  if (/^\.[mc]?tsx?$|^\.jsx$/.test(extension)) throw coded(TypeError, 'ERR_UNKNOWN_FILE_EXTENSION', `Unknown file extension "${extension}" for ${file}: this interpreter runs JavaScript; compile it first`);
+  if (extension === '.tsx' || extension === '.jsx') throw coded(TypeError, 'ERR_UNKNOWN_FILE_EXTENSION', `Unknown file extension "${extension}" for ${file}: JSX must be translated; compile it first`);
   const type = packageOf(file)?.[1].type;
   return type === 'module' || type === 'commonjs' ? type : '';
 }
@@ -462,7 +485,8 @@ hooks.resolve = (specifier, importer) => {
   const from = importer.startsWith('file:') ? pathOf(importer) : path.isAbsolute(importer) ? importer : path.join(need('process').cwd(), importer);
   if (/^(file:|\/|\.\.?(\/|$))/.test(specifier)) {
     const full = new url.URL(specifier, url.pathToFileURL(from));
-    const file = url.fileURLToPath(full.href.replace(/[?#].*$/s, ''));
+    const named = url.fileURLToPath(full.href.replace(/[?#].*$/s, ''));
+    const file = (typed.test(from) && kindOf(named) !== REGULAR ? typedFile(named) : undefined) ?? named;
     checkFound(file, from, specifier);
     return url.pathToFileURL(real(file)).href + full.search + full.hash;
   }

@@ -6,12 +6,16 @@
  * out here, by its text. That gives no right which the plain path does not give.
  *
  * A ".." inside one folder is left to the host, which knows about links.
+ *
+ * The folders above the preopened ones ("/", "/workspace") are nothing that the host gives. Programs look at them all the
+ * same, on the way to a file that is there: they are told of a folder that can't be changed, and of nothing else in it.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wasi/api.h>
 #include <wasi/libc.h>
 #include <wasi/libc-find-relpath.h>
 
@@ -78,6 +82,80 @@ absolute(const char *path)
     return result;
 }
 
+/* The worked-out form of a path when it is a folder above a preopened one, in memory of the caller; else NULL. */
+static char *
+ancestor(const char *path)
+{
+    char *whole = path[0] == '\0' ? NULL : absolute(path);
+    if (whole == NULL)
+        return NULL;
+    work_out(whole);
+    size_t length = strcmp(whole, "/") == 0 ? 0 : strlen(whole);
+    __wasi_prestat_t about;
+    for (__wasi_fd_t folder = 3; __wasi_fd_prestat_get(folder, &about) == 0; folder++) {
+        size_t size = about.u.dir.pr_name_len;
+        char *name = about.tag == __WASI_PREOPENTYPE_DIR && size > length + 1 ? malloc(size) : NULL;
+        int above = name != NULL && __wasi_fd_prestat_dir_name(folder, (uint8_t *)name, size) == 0
+            && memcmp(name, whole, length) == 0 && name[length] == '/';
+        free(name);
+        if (above)
+            return whole;
+    }
+    free(whole);
+    return NULL;
+}
+
+/* Whether a failed call was about a path of which the host knows nothing. */
+static int
+unknown(int error)
+{
+    return error == ENOENT || error == ENOTCAPABLE;
+}
+
+static int
+describe_ancestor(const char *path, struct stat *found)
+{
+    int error = errno;
+    char *whole = unknown(error) ? ancestor(path) : NULL;
+    if (whole == NULL) {
+        errno = error;
+        return -1;
+    }
+    memset(found, 0, sizeof *found);
+    found->st_mode = S_IFDIR | 0555;
+    found->st_nlink = 1;
+    /* Each folder is another one. */
+    found->st_ino = 1;
+    for (const char *at = whole; *at != '\0'; at++)
+        found->st_ino = found->st_ino * 31 + (unsigned char)*at;
+    free(whole);
+    return 0;
+}
+
+int
+skillcell_stat(const char *path, struct stat *found)
+{
+    return stat(path, found) == 0 ? 0 : describe_ancestor(path, found);
+}
+
+int
+skillcell_lstat(const char *path, struct stat *found)
+{
+    return lstat(path, found) == 0 ? 0 : describe_ancestor(path, found);
+}
+
+int
+skillcell_mkdir(const char *path, mode_t mode)
+{
+    if (mkdir(path, mode) == 0)
+        return 0;
+    int error = errno;
+    char *whole = unknown(error) ? ancestor(path) : NULL;
+    errno = whole != NULL ? EEXIST : error;
+    free(whole);
+    return -1;
+}
+
 /* Called by everything in the C library that takes a path: gives the descriptor of the preopened folder, and in
  * *buffer, which may have to grow, the path from there. */
 int
@@ -112,18 +190,33 @@ __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **buff
     return folder;
 }
 
+static void
+set_working_folder(char *whole)
+{
+    static int owned;                       /* whether __wasilibc_cwd was made here */
+    if (owned)
+        free(__wasilibc_cwd);
+    __wasilibc_cwd = whole;
+    owned = 1;
+}
+
 int
 chdir(const char *path)
 {
-    static int owned;                       /* whether __wasilibc_cwd was made here */
     char *rest = NULL;
     size_t size = 0;
     const char *prefix;
     int folder = __wasilibc_find_relpath_alloc(path, &prefix, &rest, &size, 1);
-    if (folder < 0)
-        return -1;
-    struct stat found;
     char *whole = NULL;
+    if (folder < 0) {
+        int error = errno;
+        whole = ancestor(path);
+        errno = error;
+        if (whole != NULL)
+            set_working_folder(whole);
+        return whole != NULL ? 0 : -1;
+    }
+    struct stat found;
     if (fstatat(folder, rest, &found, 0) == 0) {
         if (S_ISDIR(found.st_mode)) {
             whole = malloc(1 + strlen(prefix) + 1 + strlen(rest) + 1);
@@ -138,10 +231,7 @@ chdir(const char *path)
         strcat(whole, "/");
         strcat(whole, rest);
         work_out(whole);
-        if (owned)
-            free(__wasilibc_cwd);
-        __wasilibc_cwd = whole;
-        owned = 1;
+        set_working_folder(whole);
     }
     free(rest);
     return whole != NULL ? 0 : -1;

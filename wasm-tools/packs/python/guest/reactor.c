@@ -14,7 +14,9 @@
 #include "Modules/main.c"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -230,6 +232,27 @@ sqlite_entropy(sqlite3_vfs *vfs, int count, char *out)
     return getentropy(out, (size_t)count) == 0 ? count : 0;
 }
 
+/* WASI has no file locks. sqlite keeps account of its own connections and asks the system only for what other processes
+ * hold; a run is alone with its files, so every lock is free. Connections of one script do lock each other out. */
+/* As sqlite3.c defines them for WASI, whose headers lack them; GETLK is 5 or 12 by the width of a long. */
+enum { SQLITE_GETLK_SHORT = 5, SQLITE_GETLK_LONG = 12, SQLITE_UNLCK = 2 };
+
+static int
+sqlite_fcntl(int file, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    int result = 0;
+    if (command == F_GETFD || command == F_GETFL)
+        result = fcntl(file, command);
+    else if (command == F_SETFD || command == F_SETFL)
+        result = fcntl(file, command, va_arg(rest, int));
+    else if (command == SQLITE_GETLK_SHORT || command == SQLITE_GETLK_LONG)
+        va_arg(rest, struct flock *)->l_type = SQLITE_UNLCK;
+    va_end(rest);
+    return result;
+}
+
 static PyObject *
 call_boot(const char *name, PyObject *arguments)
 {
@@ -278,6 +301,8 @@ prepare(void)
     if (vfs == NULL)
         die("sqlite has no file system");
     vfs->xRandomness = sqlite_entropy;
+    if (vfs->xSetSystemCall(vfs, "fcntl", (sqlite3_syscall_ptr)sqlite_fcntl) != SQLITE_OK)
+        die("sqlite can't lock");
 
     PyGC_Collect();
     stop_wiping();

@@ -1,0 +1,1 @@
+export type Kind = string; export function double(n: number): number { return n * 2; }
