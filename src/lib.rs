@@ -12,6 +12,7 @@ mod digest;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http;
+pub mod packages;
 pub mod policy;
 pub mod runtime;
 pub mod skill;

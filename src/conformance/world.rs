@@ -33,13 +33,16 @@ pub(super) const TIGHT_OUTPUT_KEPT: u64 = 1 << 10;
 pub(super) const TIGHT_DISK: u64 = 4 << 20;
 pub(super) const TIGHT_FILES: u64 = 64;
 pub(super) const TIGHT_PROCESSES: u32 = 32;
-pub(super) const TIGHT_OPEN_FILES: u32 = 64;
+pub(super) const TIGHT_OPEN_FILES: u32 = 512;
 /// The wall clock of the brief setting, and of the second try on a machine that was too busy.
 const BRIEF: Duration = Duration::from_secs(2);
 const LESS_BRIEF: Duration = Duration::from_secs(30);
 /// Fuel that the probe's own start doesn't use up, and a loop does at once.
 const FUEL: u64 = 50_000_000;
 const PROCESSOR: Duration = Duration::from_secs(1);
+/// Making a sandbox may fail for what other programs do at that moment (mounts that come and go). A claim can't be
+/// broken by that, so it is tried again.
+const TRIES: u32 = 3;
 /// What stands in the inputs.
 pub(super) const INPUT: &str = "text of the input";
 
@@ -58,6 +61,10 @@ pub(super) struct World<'r> {
     pub(super) workspace: Arc<Workspace>,
     pub(super) sink: Arc<MemorySink>,
     pub(super) outside: Outside,
+    /// What the sandbox itself writes on stderr before its guest does.
+    pub(super) noise: String,
+    /// A sealed trail of a run, made when first needed.
+    pub(super) trail: tokio::sync::OnceCell<Vec<String>>,
     /// What strict mode refuses of the policy of this world.
     refused: BTreeSet<Dimension>,
     before: Traces,
@@ -128,7 +135,13 @@ pub(super) async fn prepare_with(
     let workspace = Arc::new(workspace);
     let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
     let context = PrepareContext { policy, config: &shared.config, audit: &audit, progress: &progress };
-    let handle = runtime.prepare(&skill, workspace.clone(), &context).await?;
+    let mut tries = TRIES;
+    let handle = loop {
+        match runtime.prepare(&skill, workspace.clone(), &context).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 1 => tries -= 1,
+            prepared => break prepared?,
+        }
+    };
     Ok((handle, workspace, sink))
 }
 
@@ -140,10 +153,23 @@ impl<'r> World<'r> {
         let (handle, workspace, sink) = prepare_with(shared, &policy).await?;
         let refused = strictly_refused(shared, &policy, &handle).await?;
         let before = Traces::new();
-        let mut world = Self { shared, handle, workspace, sink, outside, refused, before };
+        let mut world = Self {
+            shared,
+            handle,
+            workspace,
+            sink,
+            outside,
+            noise: String::new(),
+            trail: tokio::sync::OnceCell::new(),
+            refused,
+            before,
+        };
         world.before = world.look().map_err(|error| {
             SkillRuntimeError::backend("could not look at the files of the conformance suite", error)
         })?;
+        if let Ok(ran) = world.steps(&["exit 0"]).await {
+            world.noise = ran.result.stderr.text();
+        }
         Ok(world)
     }
 
@@ -187,7 +213,14 @@ impl<'r> World<'r> {
 
     /// Runs a command.
     pub(super) async fn run(&self, command: &RunCommand) -> Result<Ran, Fault> {
-        match self.runtime().run(&self.handle, command).await {
+        let mut tries = TRIES;
+        let ran = loop {
+            match self.runtime().run(&self.handle, command).await {
+                Err(error) if error.kind() == ErrorKind::Backend && tries > 1 => tries -= 1,
+                ran => break ran,
+            }
+        };
+        match ran {
             Ok(result) => Ok(Ran { answers: probe::answers(&result.stdout.text()), result }),
             Err(error) => broken(format!("the sandbox failed: {}", error.chain().join(": "))),
         }
@@ -293,6 +326,12 @@ impl Ran {
             format!("what is allowed did not work: {}", self.told())
         })?;
         Ok(self.answers.last().and_then(Answer::text).unwrap_or_default().to_owned())
+    }
+
+    /// What the guest wrote on stderr, without what its sandbox wrote before it.
+    pub(super) fn stderr(&self, world: &World<'_>) -> String {
+        let text = self.result.stderr.text();
+        text.strip_prefix(world.noise.as_str()).map_or_else(|| text.clone(), str::to_owned)
     }
 
     /// Everything there is to say about a run, for a message.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::agent_step::{ManifestNetwork, OutputCapture};
-use super::config::{AgentSkillStepConfig, OutputDelivery};
+use super::config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements};
 use crate::agent::{
     AgentSkillExecutionMode, BasicScreen, Budget, ModeConfig, NoScreen, OutputSchema, Prices, SchemaMode,
 };
@@ -62,7 +62,15 @@ pub struct StepFile {
     pub env: BTreeMap<String, String>,
     /// The runtime.
     pub runtime: Option<String>,
-    /// Its options, and CARL's `network` and `network_allowlist`.
+    /// Python packages for scripts, such as `jinja2` or `httpx<1`.
+    #[serde(default)]
+    pub extra_pip: Vec<String>,
+    /// `ignore` or `install`: what becomes of what a script says it needs (PEP 723).
+    #[serde(default)]
+    pub script_requirements: ScriptRequirements,
+    /// The lock of the packages.
+    pub package_lock: Option<PathBuf>,
+    /// Its options, and CARL's `network`, `network_allowlist` and `extra_pip`.
     #[serde(default)]
     pub runtime_config: Map<String, Value>,
     /// `any` or `sha_pinned`.
@@ -226,6 +234,11 @@ impl StepFile {
             config.runtime = runtime;
         }
         config.runtime_config = self.runtime_config;
+        config.packages = PackageConfig {
+            extra_pip: self.extra_pip,
+            script_requirements: self.script_requirements,
+            lock: self.package_lock.map(|path| base.join(path)),
+        };
         config.trust_policy =
             TrustPolicy::from_config(&self.trust_policy, self.tree_sha256.as_deref(), self.skill_sha256.as_deref())?;
         for path in &self.inputs {
@@ -389,7 +402,9 @@ mod tests {
     fn what_is_not_understood_is_refused() {
         for (text, what) in [
             ("", "missing field `skill`"),
-            ("skill = 'x'\ntask = 't'\nextra_pip = ['a']", "unknown field `extra_pip`"),
+            ("skill = 'x'\ntask = 't'\nextra_pip = 'a'", "expected a sequence"),
+            ("skill = 'x'\ntask = 't'\nscript_requirements = 'yes'", "unknown variant `yes`"),
+            ("skill = 'x'\ntask = 't'\nextra_gem = ['a']", "unknown field `extra_gem`"),
             ("skill = 'x'\ntask = 't'\nexecution_mode = 'agent'", "unknown variant `agent`"),
             ("skill = 'x'\ntask = 't'\ntrust_policy = 'garbage'", "unknown trust_policy 'garbage'"),
             ("skill = 'x'\ntask = 't'\ntrust_policy = 'sha_pinned'", "requires a digest"),

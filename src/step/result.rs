@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::audit::{AuditSummary, RunId};
+use crate::packages::InstalledPackages;
 use crate::policy::EnforcementReport;
 use crate::runtime::RuntimeRunResult;
 use crate::workspace::{MountReport, OutputFile, SkippedOutput};
@@ -28,6 +29,8 @@ pub struct StepResult<T = RuntimeRunResult> {
     pub skipped: Vec<SkippedOutput>,
     /// How much was not taken in all; `skipped` lists the first of it.
     pub skipped_total: u64,
+    /// Packages that were installed for it.
+    pub packages: Option<InstalledPackages>,
     /// Why results are not where the caller wanted them, when they are not.
     pub conflict: Option<OutputConflict>,
     /// What the guest did to the host folders it could write to.

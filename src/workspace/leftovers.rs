@@ -121,4 +121,24 @@ mod tests {
         assert!(mine.ambient_root().is_dir() && other.ambient_root().is_dir());
         assert_eq!(other.sweep_leftovers(), 0);
     }
+
+    #[test]
+    fn a_workspace_is_made_while_others_look_for_leftovers() {
+        let parent = tempfile::tempdir().unwrap();
+        let create = || Workspace::create_in(parent.path(), RunId::random().unwrap()).unwrap();
+        let sweeper = create();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    sweeper.sweep_leftovers();
+                }
+            });
+            for _ in 0..200 {
+                let workspace = create();
+                assert!(workspace.ambient_root().join("out").is_dir());
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+    }
 }

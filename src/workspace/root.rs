@@ -42,6 +42,9 @@ pub struct Workspace {
     _mark: std::fs::File,
 }
 
+/// Attempts to make a workspace that others keep taking for a leftover. Each of them looks once, at its start.
+const MAKE_RETRIES: usize = 32;
+
 /// How far removing a workspace is.
 #[derive(Debug, PartialEq, Eq)]
 enum Removal {
@@ -77,7 +80,6 @@ impl Workspace {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         builder.mode(0o700);
-        parent_dir.create_dir_with(&name, &builder).map_err(failed)?;
         let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()], std::fs::File)> {
             let root = parent_dir.open_dir_nofollow(&name)?;
             let mark = mark(&parent_dir, &name, &root)?;
@@ -88,7 +90,19 @@ impl Workspace {
             let areas = [open(Area::Skill)?, open(Area::In)?, open(Area::Out)?, open(Area::Tmp)?, open(Area::Site)?];
             Ok((root, areas, mark))
         };
-        match open_areas() {
+        let make = || {
+            parent_dir.create_dir_with(&name, &builder)?;
+            open_areas()
+        };
+        let mut made = make();
+        for _ in 0..MAKE_RETRIES {
+            // Another process took it for a leftover in the moment before it was marked.
+            if !made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+                break;
+            }
+            made = make();
+        }
+        match made {
             Ok((root, areas, mark)) => Ok(Self {
                 root,
                 path: parent.join(&name),
@@ -103,8 +117,10 @@ impl Workspace {
                 _mark: mark,
             }),
             Err(error) => {
-                // Nothing of use is in it yet.
-                let _ = parent_dir.remove_dir_all(&name);
+                // Nothing of use is in it yet. What was there before us isn't ours.
+                if error.kind() != std::io::ErrorKind::AlreadyExists {
+                    let _ = parent_dir.remove_dir_all(&name);
+                }
                 Err(failed(error))
             }
         }

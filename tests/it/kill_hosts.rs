@@ -4,7 +4,6 @@
 //! `tests/kill-hosts N` does it with as many hosts as you like; an ordinary run of the tests kills sixty.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a test that starts hosts and looks at what they leave, and says how it went"

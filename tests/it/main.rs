@@ -58,6 +58,8 @@ mod local_world;
 mod ordinary_user;
 #[cfg(all(unix, any(feature = "pack-python", feature = "pack-js")))]
 mod pack_proof;
+#[cfg(all(feature = "cli", feature = "pack-python", feature = "docker", target_os = "linux"))]
+mod packages;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]

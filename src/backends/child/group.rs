@@ -2,8 +2,8 @@
 //! make groups that have them. Elsewhere there are `rlimits` and a look every few dozen milliseconds.
 //!
 //! Nothing is moved or switched on that isn't ours: a group is only made below one that hands its controllers out
-//! already, such as a systemd user's `app.slice`; the host's own process stays where it is. A library has no right to
-//! move its embedder about.
+//! already and was given to us, such as a systemd user's `app.slice`; the host's own process stays where it is. A library
+//! has no right to move its embedder about, nor to work in groups that the system's manager keeps for itself.
 //!
 //! Invariant: a group is made after it was recorded, is empty again when its run has ended, and is removed.
 
@@ -54,12 +54,13 @@ pub(super) struct GroupUsage {
 /// What there is on this machine, for this process; the reason when there is nothing. Looked at once.
 pub(in crate::backends) fn delegation() -> Result<&'static Delegation, &'static str> {
     static FOUND: OnceLock<Result<Delegation, &'static str>> = OnceLock::new();
-    FOUND.get_or_init(|| Delegation::find(Path::new("/"))).as_ref().map_err(|why| *why)
+    FOUND.get_or_init(|| Delegation::find(Path::new("/"), &was_given_to_us)).as_ref().map_err(|why| *why)
 }
 
 impl Delegation {
-    /// Looks at the kernel's files below `root`: the seam at which tests put a machine of their own.
-    fn find(root: &Path) -> Result<Self, &'static str> {
+    /// Looks at the kernel's files below `root`: the seam at which tests put a machine of their own. `given` says whether a
+    /// group is ours to work in.
+    fn find(root: &Path, given: &dyn Fn(&Path) -> bool) -> Result<Self, &'static str> {
         let read = |path: &str| read_small(&root.join(path)).ok_or("/proc can't be read");
         let mount = mount_point(&read("proc/self/mountinfo")?).ok_or("no cgroup v2 is mounted")?;
         let own = own_group(&read("proc/self/cgroup")?).ok_or("this process is in no cgroup v2 that it can see")?;
@@ -69,10 +70,10 @@ impl Delegation {
         loop {
             let handed_out = read_small(&place.join("cgroup.subtree_control")).unwrap_or_default();
             if NEEDED.iter().all(|needed| handed_out.split_ascii_whitespace().any(|known| known == *needed)) {
-                if may_change(&place) && may_change(&place.join("cgroup.procs")) {
+                if given(&place) && may_change(&place) && may_change(&place.join("cgroup.procs")) {
                     return Ok(Self { folder: place });
                 }
-                closest = "the cgroup that hands out memory and pids belongs to somebody else";
+                closest = "the cgroup that hands out memory and pids was not delegated to this user";
             }
             if place == top || !place.pop() || !place.starts_with(&top) {
                 return Err(closest);
@@ -222,6 +223,21 @@ fn own_group(groups: &str) -> Option<PathBuf> {
     normal.then_some(path)
 }
 
+/// Whether a group was handed over. Its owner says so, and where that is root, systemd's mark: root may write to every
+/// group, also to those that the system's manager counts on being alone in.
+fn was_given_to_us(place: &Path) -> bool {
+    let user = rustix::process::geteuid();
+    let owned = rustix::fs::stat(place).is_ok_and(|stat| stat.st_uid == user.as_raw());
+    let marked = || {
+        ["trusted.delegate", "user.delegate"].iter().any(|name| {
+            let mut value = [0u8; 8];
+            rustix::fs::getxattr(place, *name, &mut value[..])
+                .is_ok_and(|length| value.get(..length) == Some(&b"1"[..]))
+        })
+    };
+    owned && (!user.is_root() || marked())
+}
+
 fn may_change(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
@@ -265,26 +281,28 @@ mod tests {
     fn the_nearest_group_that_hands_out_what_is_needed_is_found() {
         let tree = [("", "cpu memory pids\n"), ("user/app", "memory pids\n"), ("user/app/shell", "")];
         let root = machine("/user/app/shell", &tree);
-        let found = Delegation::find(root.path()).unwrap();
+        let found = Delegation::find(root.path(), &|_| true).unwrap();
         assert_eq!(found.folder, root.path().join("sys/fs/cg roup/user/app"));
         let root = machine("/user/app/shell", &[("", "cpu memory pids\n"), ("user/app/shell", "memory\n")]);
-        assert_eq!(Delegation::find(root.path()).unwrap().folder, root.path().join("sys/fs/cg roup/"));
+        assert_eq!(Delegation::find(root.path(), &|_| true).unwrap().folder, root.path().join("sys/fs/cg roup/"));
+        let refused = Delegation::find(root.path(), &|_| false);
+        assert_eq!(refused, Err("the cgroup that hands out memory and pids was not delegated to this user"));
         for (own, tree) in [
             ("/", vec![("", "hugetlb\n")]),
             ("/", vec![("", "")]),
             ("/a", vec![("", "memory\n"), ("a", "pids\n")]),
             ("/../b", vec![("", "memory pids\n")]),
         ] {
-            assert!(Delegation::find(machine(own, &tree).path()).is_err(), "{own} {tree:?}");
+            assert!(Delegation::find(machine(own, &tree).path(), &|_| true).is_err(), "{own} {tree:?}");
         }
         let nothing = tempfile::tempdir().unwrap();
-        assert_eq!(Delegation::find(nothing.path()), Err("/proc can't be read"));
+        assert_eq!(Delegation::find(nothing.path(), &|_| true), Err("/proc can't be read"));
     }
 
     #[test]
     fn a_group_has_the_limits_says_what_was_used_and_goes() {
         let root = machine("/a", &[("", "memory pids\n"), ("a", "")]);
-        let delegation = Delegation::find(root.path()).unwrap();
+        let delegation = Delegation::find(root.path(), &|_| true).unwrap();
         let files = [
             ("memory.max", "max"),
             ("memory.swap.max", "max"),

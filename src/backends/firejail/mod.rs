@@ -49,6 +49,8 @@ const NAME: &str = "firejail";
 const OLDEST: [u32; 3] = [0, 9, 72];
 /// `firejail` refuses longer arguments (`MAX_ARG_LEN`).
 const MAX_ARGUMENT: usize = 4_096;
+/// And as many of them or more (`MAX_ARGS`), its own name among them.
+const MAX_ARGUMENTS: usize = 127;
 /// Processes around a guest: the outer `firejail`, the inner one, and the shell it starts the program with.
 const OWN_PROCESSES: usize = 3;
 /// The self-test may take this long: `firejail` needs some 200 ms.
@@ -285,6 +287,16 @@ impl State {
                 format!(
                     "firejail takes arguments and variables of at most {MAX_ARGUMENT} bytes, and word {long} is longer; \
                      pass it as a file in /workspace/in or on stdin"
+                ),
+            ));
+        }
+        if arguments.len() >= MAX_ARGUMENTS {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "firejail takes fewer than {MAX_ARGUMENTS} arguments and variables, its own among them, and this run \
+                     needs {}; pass them as a file in /workspace/in or on stdin",
+                    arguments.len()
                 ),
             ));
         }

@@ -10,6 +10,7 @@ mod fs;
 mod guest;
 mod interrupt;
 mod limits;
+mod modules;
 mod packs;
 mod program;
 mod run;
@@ -82,6 +83,10 @@ impl SkillRuntime for WasmRuntime {
             },
             ..RuntimeCapabilities::none(Isolation::Wasm)
         }
+    }
+
+    fn known_modules(&self, program: &str) -> Option<Vec<&'static str>> {
+        modules::of_program(program)
     }
 
     fn mount_support(&self) -> MountSupport {

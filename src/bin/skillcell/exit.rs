@@ -42,7 +42,11 @@ pub(crate) fn with_conflict(code: u8, conflict: Option<&OutputConflict>) -> u8 {
 
 /// Ends the process after a second interrupt. Whoever asks twice doesn't want to wait for the cleanup; the guests'
 /// supervisors end them by themselves, and the next start removes the workspace.
-#[expect(clippy::exit, reason = "returning would wait for the file work that the person at the terminal gave up on")]
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "returning would wait for the file work that the person at the terminal gave up on"
+)]
 pub(crate) fn at_once() -> ! {
     crate::terminal::note("interrupted twice; cleanup was not waited for, the next start does what is left");
     std::process::exit(i32::from(CANCELLED))

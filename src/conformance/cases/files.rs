@@ -60,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
     denied(
         "own_file_cannot_be_moved_out",
         &["write @out/a x", "rename @out/a {outside}/a"],
-        &["write @out/a x", "rename @out/a @tmp/a", "rename @tmp/a @out/c"],
+        &["write @out/a x", "rename @out/a @out/c"],
     ),
     denied("own_file_cannot_be_hard_linked_out", &["write @out/a x", "hard-link @out/a {outside}/a"], OWN),
     // By going up.
@@ -144,12 +144,12 @@ pub(super) const CASES: &[Case] = &[
     denied(
         "skill_file_cannot_be_moved_out",
         &["rename @skill/data.txt @out/data.txt"],
-        &["write @tmp/a x", "rename @tmp/a @out/a"],
+        &["write @out/b x", "rename @out/b @out/a"],
     ),
     denied(
         "skill_file_cannot_be_replaced",
         &["write @tmp/a gone", "rename @tmp/a @skill/data.txt"],
-        &["write @tmp/a x", "write @out/a y", "rename @tmp/a @out/a"],
+        &["write @out/b x", "write @out/a y", "rename @out/b @out/a"],
     ),
     denied("skill_folder_takes_no_files", &["create @skill/new"], &["create @out/new"]),
     denied("skill_folder_takes_no_folders", &["mkdir @skill/new"], &["mkdir @out/new"]),
@@ -177,11 +177,11 @@ pub(super) const CASES: &[Case] = &[
     denied("input_cannot_be_appended_to", &["append @in/input.txt more"], &["write @out/a x", "append @out/a y"]),
     denied("input_cannot_be_truncated", &["truncate @in/input.txt"], &["write @out/a x", "truncate @out/a"]),
     denied("input_cannot_be_removed", &["remove @in/input.txt"], &["write @out/a x", "remove @out/a"]),
-    denied("input_cannot_be_moved_out", &["rename @in/input.txt @out/a"], &["write @tmp/a x", "rename @tmp/a @out/a"]),
+    denied("input_cannot_be_moved_out", &["rename @in/input.txt @out/a"], &["write @out/b x", "rename @out/b @out/a"]),
     denied(
         "input_cannot_be_replaced",
         &["write @tmp/a gone", "rename @tmp/a @in/input.txt"],
-        &["write @tmp/a x", "write @out/a y", "rename @tmp/a @out/a"],
+        &["write @out/b x", "write @out/a y", "rename @out/b @out/a"],
     ),
     denied("input_mode_cannot_be_changed", &["mode @in/input.txt 666"], &["write @out/a x", "mode @out/a 666"]),
     denied("input_times_cannot_be_changed", &["times @in/input.txt"], &["write @out/a x", "times @out/a"]),
@@ -208,7 +208,7 @@ pub(super) const CASES: &[Case] = &[
     works("the_skill_can_be_read", &["read @skill/data.txt", "read @skill/sub/leaf.txt"], Some("leaf of the skill")),
     works(
         "out_and_tmp_can_be_changed",
-        &["write @out/a one", "append @out/a two", "rename @out/a @tmp/b", "read @tmp/b"],
+        &["write @out/a one", "append @out/a two", "rename @out/a @out/b", "read @out/b"],
         Some("onetwo"),
     ),
     works(

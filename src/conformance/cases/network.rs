@@ -172,7 +172,10 @@ async fn inbound(world: &World<'_>) -> Verdict {
     #[derive(Default)]
     struct Lines(Mutex<Vec<u8>>);
     impl OutputSink for Lines {
-        fn write(&self, _stream: Stream, bytes: &[u8]) {
+        fn write(&self, stream: Stream, bytes: &[u8]) {
+            if stream == Stream::Stderr {
+                return;
+            }
             self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         }
     }

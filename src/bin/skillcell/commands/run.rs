@@ -9,10 +9,13 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use skillcell::audit::JsonlFileSink;
+use skillcell::packages::PackageLock;
 use skillcell::policy::{EnforcementMode, MountMode, parse_duration, parse_size};
 use skillcell::runtime::{CapturedOutput, OutputSink, Stdin, Stream, Termination};
 use skillcell::skill::{SkillSource, TrustPolicy};
-use skillcell::step::{AgentSkillStepConfig, OutputDelivery, StepContext, StepResult, execute};
+use skillcell::step::{
+    AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements, StepContext, StepResult, execute,
+};
 use skillcell::workspace::{ApplyChanges, ChangeKind, Input, MountReport, Overwrite};
 use skillcell::{ErrorKind, Result, SkillRuntimeError};
 
@@ -25,6 +28,7 @@ use crate::{exit, progress, terminal};
   skillcell run scripts/report.wasm --skill ./my-skill --in ./data --out results -- --title 'Q3 report'
   skillcell run check.sh --runtime local --allow-advisory --timeout 10s
   skillcell run convert.wasm --stdin - --json < input.json
+  skillcell run extract.py --pip pypdf --lock --in paper.pdf --out results
 
 The script finds its inputs in /workspace/in and leaves results in /workspace/out. A lone script sees only itself;
 with --skill it sees the skill's whole folder, read-only, in /workspace/skill.")]
@@ -99,6 +103,16 @@ pub(crate) struct RunArgs {
     /// A host the script may reach, with --network allowlist; may be given several times
     #[arg(long = "allow-host", value_name = "HOST")]
     hosts: Vec<String>,
+    /// A Python package for the script, such as 'jinja2' or 'httpx<1'; may be given several times
+    #[arg(long = "pip", value_name = "SPEC")]
+    pip: Vec<String>,
+    /// Install the packages that the script itself says it needs (PEP 723)
+    #[arg(long)]
+    pip_from_script: bool,
+    /// Install only packages whose digests are in this lock, and add to it what is new; without FILE, the lock beside the
+    /// script or skill, which is used in any case if it exists
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    lock: Option<Option<PathBuf>>,
     /// An option of the runtime, as JSON or text; may be given several times
     #[arg(long = "config", value_name = "KEY=VALUE")]
     config: Vec<String>,
@@ -192,6 +206,8 @@ pub(crate) async fn interrupted() {
 
 /// Turns the arguments into a step.
 fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
+    let lock =
+        args.lock.map(|path| path.unwrap_or_else(|| PackageLock::beside(args.skill.as_ref().unwrap_or(&args.script))));
     let (skill, script_name) = match args.skill {
         Some(folder) => {
             let name =
@@ -205,6 +221,15 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
     config.args = args.args;
     config.runtime = args.runtime;
     config.runtime_config = runtime_config(&args.config, args.network, args.hosts)?;
+    config.packages = PackageConfig {
+        extra_pip: args.pip,
+        script_requirements: if args.pip_from_script {
+            ScriptRequirements::Install
+        } else {
+            ScriptRequirements::Ignore
+        },
+        lock,
+    };
     if let Some(pin) = args.pin {
         config.trust_policy = TrustPolicy::pinned(&pin)?;
     }
@@ -483,6 +508,7 @@ fn document(result: &StepResult) -> Value {
         "output_files": outputs,
         "skipped": result.skipped,
         "skipped_total": result.skipped_total,
+        "packages": result.packages,
         "output_conflict": result.conflict,
         "mounts": result.mounts,
         "enforcement": result.enforcement,
