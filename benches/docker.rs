@@ -37,7 +37,7 @@ async fn main() {
     let mut carl = std::env::var("SKILLCELL_BENCH_CARL").ok().map(|python| Carl::start(&python, &image));
     let command = RunCommand::new(["true"]).unwrap();
     let (runtime, handle) = prepare(&image).await;
-    let mut times: [Vec<Duration>; 4] = Default::default();
+    let mut times: [Vec<Duration>; 5] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         let start = Instant::now();
         let (fresh, fresh_handle) = prepare(&image).await;
@@ -49,20 +49,31 @@ async fn main() {
         assert!(runtime.run(&handle, &command).await.unwrap().success());
         let further = start.elapsed();
 
+        // The supervisor for this one is only being started.
+        let start = Instant::now();
+        assert!(runtime.run(&handle, &command).await.unwrap().success());
+        let at_once = start.elapsed();
+
         let start = Instant::now();
         docker_run(&image);
         let plain = start.elapsed();
 
         let carls = carl.as_mut().map(Carl::run);
         if round >= WARM_UP {
-            for (list, time) in times.iter_mut().zip([Some(first), Some(further), Some(plain), carls]) {
+            for (list, time) in times.iter_mut().zip([Some(first), Some(further), Some(at_once), Some(plain), carls]) {
                 list.extend(time);
             }
         }
     }
     runtime.cleanup(&handle).await.unwrap();
     println!("{:<28} {:>10} {:>10} {:>22}", "", "p50", "p90", "p50 over further call");
-    let names = ["skillcell, first call", "skillcell, further call", "docker run, per command", "CARL, per command"];
+    let names = [
+        "skillcell, first call",
+        "skillcell, further call",
+        "the same, at once after it",
+        "docker run, per command",
+        "CARL, per command",
+    ];
     let base = percentile(&mut times[1].clone(), 50);
     for (name, list) in names.iter().zip(&mut times) {
         if list.is_empty() {

@@ -17,6 +17,7 @@ use super::model::{RawToolCall, ToolResult};
 use super::outcome::StopReason;
 use super::toolbox::{Executed, Toolbox};
 use super::tools::{Tool, ToolCall, canonical, decode};
+use crate::audit::Layer;
 use crate::error::Result;
 
 /// The calls of one turn.
@@ -169,7 +170,10 @@ impl Turnwork<'_> {
             answer = approver.approve(&proposed) => answer,
         };
         match answer {
-            Approval::Approved => Ok(Looked::Ready(tool, ready)),
+            Approval::Approved => {
+                self.toolbox.handle.audit().allow(Layer::Step, "approve", tool.name(), "the approver said yes")?;
+                Ok(Looked::Ready(tool, ready))
+            }
             Approval::Rejected(reason) => {
                 self.denied.insert(key);
                 Ok(Looked::Answered(self.toolbox.deny("approve", tool.name(), &format!("it was rejected: {reason}"))))

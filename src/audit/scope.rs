@@ -57,7 +57,6 @@ impl AuditScope {
 
     /// Records a denial. The caller refuses in any case, so a sink that fails is counted, not returned.
     pub fn deny(&self, layer: Layer, action: &'static str, object: &str, reason: &str) {
-        tracing::warn!(run = %self.run, ?layer, action, object = %clip(object), reason = %clip(reason), "denied");
         // The sink's error is counted in `lost`, which the step turns into a failure at the end.
         let _ = self.record(layer, Decision::Deny, action, object, reason);
     }
@@ -84,9 +83,11 @@ impl AuditScope {
         if decision == Decision::Deny {
             state.denials += 1;
             if state.denials > MAX_DENIALS_KEPT {
+                // Not to `tracing` either: a guest can be refused millions of times a second.
                 state.suppressed += 1;
                 return Ok(());
             }
+            tracing::warn!(run = %self.run, ?layer, action, object = %clip(object), reason = %clip(reason), "denied");
         }
         let event = AuditEvent {
             seq: state.events,

@@ -156,6 +156,9 @@ pub struct ModelFile {
     pub max_output: Option<u32>,
     /// Whether answers are streamed.
     pub stream: Option<bool>,
+    /// Further fields of every request, as the server has them (`temperature`, …).
+    #[serde(default)]
+    pub extra: Map<String, Value>,
 }
 
 /// A file's step, checked.

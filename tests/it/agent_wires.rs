@@ -361,6 +361,24 @@ async fn calls_that_servers_stream_oddly_are_put_together() {
     }
 }
 
+#[tokio::test]
+async fn further_fields_reach_the_server_and_can_not_replace_the_wires_own() {
+    for protocol in [WireProtocol::Anthropic, WireProtocol::OpenAiChat] {
+        let server = Server::script(vec![Reply::new(500, "")]);
+        let mut config = WireConfig::new(protocol, "a-model");
+        config.base_url.clone_from(&server.url);
+        config.extra = serde_json::from_value(json!({"temperature": 0, "a": {"b": [1]}})).unwrap();
+        let _ = ask(&Wire::new(config.clone()).unwrap()).await;
+        let body = server.requests()[0].json();
+        assert_eq!((&body["temperature"], &body["a"]), (&json!(0), &json!({"b": [1]})));
+        for own in ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens"] {
+            config.extra = std::iter::once((own.to_owned(), Value::Null)).collect();
+            let error = Wire::new(config.clone()).unwrap_err().to_string();
+            assert!(error.contains(&format!("extra field '{own}'")), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_key_is_shown_nowhere_and_addresses_are_checked() {
     assert!(ApiKey::new(" ").is_err() && ApiKey::new("a b").is_err() && ApiKey::new("a\nb").is_err());

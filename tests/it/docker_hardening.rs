@@ -179,7 +179,7 @@ async fn what_it_says_of_itself_is_what_the_daemon_says() {
     let apparmor = if backend["mandatory_access_control"] == "on" { "docker-default" } else { "" };
     let user = backend["container_user"].as_str().unwrap();
     let expected = format!(
-        "none true false [ALL] [] [no-new-privileges] 536870912 536870912 138 ||{apparmor}|{user}:19999 {}\n",
+        "none true false [ALL] [] [no-new-privileges] 536870912 536870912 139 ||{apparmor}|{user}:19999 {}\n",
         backend["image_id"].as_str().unwrap()
     );
     assert_eq!(said, expected);

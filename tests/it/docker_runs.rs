@@ -236,3 +236,21 @@ async fn usage_is_measured() {
     assert!(result.usage.cpu_time.unwrap() > Duration::from_millis(5), "{:?}", result.usage);
     prepared.cleanup().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_that_waits_serves_one_run_and_a_dead_one_is_passed_over() {
+    let prepared = Prepared::new().await;
+    for number in 0..6 {
+        assert_eq!(prepared.output(&format!("echo {number}; mkdir /workspace/tmp/{number}")).await, number.to_string());
+    }
+    // One run ends, which has the next supervisor started; the other kills whatever supervisor isn't its own, which may
+    // be that of the first one, at its very end.
+    let killer = "while [ ! -e /workspace/tmp/ends ]; do :; done; while :; do for p in /proc/[0-9]*; do n=${p#/proc/}; \
+                  [ $n = $PPID ] && continue; grep -qs ^/.skillcell-init.run $p/cmdline && kill -9 $n && exit 0; done; done";
+    let (_, killed) = tokio::join!(prepared.shell("touch /workspace/tmp/ends"), prepared.shell(killer));
+    assert!(killed.success(), "{}", killed.termination);
+    for number in 0..6 {
+        assert_eq!(prepared.output(&format!("echo {number}; rmdir /workspace/tmp/{number}")).await, number.to_string());
+    }
+    prepared.cleanup().await;
+}

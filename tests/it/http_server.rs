@@ -35,11 +35,13 @@ pub(crate) struct Reply {
     pub(crate) pieces: Vec<Vec<u8>>,
     /// Close before the end that the headers promise.
     pub(crate) cut: bool,
+    /// After the last piece, say nothing more and leave the connection open until the client closes it.
+    pub(crate) hold: bool,
 }
 
 impl Reply {
     pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), pieces: vec![body.into()], cut: false }
+        Self { status, headers: Vec::new(), pieces: vec![body.into()], cut: false, hold: false }
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
@@ -49,6 +51,11 @@ impl Reply {
 
     pub(crate) fn in_pieces(mut self, size: usize) -> Self {
         self.pieces = self.pieces.concat().chunks(size).map(<[u8]>::to_vec).collect();
+        self
+    }
+
+    pub(crate) fn hold(mut self) -> Self {
+        self.hold = true;
         self
     }
 
@@ -117,7 +124,7 @@ fn serve(mut stream: TcpStream, record: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
     let request = Request { path, headers, body };
     record.lock().unwrap().push(request.clone());
     let reply = answer(&request);
-    let total: usize = reply.pieces.iter().map(Vec::len).sum::<usize>() + usize::from(reply.cut);
+    let total: usize = reply.pieces.iter().map(Vec::len).sum::<usize>() + usize::from(reply.cut || reply.hold);
     let mut head = format!("HTTP/1.1 {} X\r\ncontent-length: {total}\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -127,5 +134,9 @@ fn serve(mut stream: TcpStream, record: &Mutex<Vec<Request>>, answer: &dyn Fn(&R
     let _ = stream.write_all(head.as_bytes());
     for piece in &reply.pieces {
         let _ = stream.write_all(piece).and_then(|()| stream.flush());
+    }
+    if reply.hold {
+        // Ends when the client goes away.
+        let _ = reader.read_to_end(&mut Vec::new());
     }
 }

@@ -1,5 +1,7 @@
 //! Integration tests, one module a behaviour.
 
+#[cfg(all(feature = "llm", unix))]
+mod agent_cassettes;
 #[cfg(unix)]
 mod agent_loop;
 #[cfg(unix)]
@@ -14,6 +16,10 @@ mod agent_wires;
 mod bubblewrap;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
+#[cfg(all(feature = "cli", feature = "wasm"))]
+mod cli_agent;
+#[cfg(feature = "cli")]
+mod cli_skill;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker_copied;
 #[cfg(all(feature = "docker", target_os = "linux"))]
@@ -34,6 +40,8 @@ mod firejail;
 mod http_server;
 #[cfg(all(feature = "cli", feature = "pack-js"))]
 mod javascript;
+#[cfg(all(feature = "cli", feature = "wasm", unix))]
+mod llm_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_processes;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -46,6 +54,8 @@ mod pack_proof;
 mod python;
 #[cfg(feature = "fetch")]
 mod skill_fetch;
+#[cfg(unix)]
+mod skill_shapes;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_cache;
 #[cfg(all(feature = "wasm", unix))]
@@ -54,6 +64,10 @@ mod wasm_files;
 mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_quota;
+#[cfg(all(feature = "wasm", unix))]
+mod wasm_refusals;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_support;
 #[cfg(unix)]

@@ -2,22 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::{Seek, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use skillcell::ErrorKind;
 use skillcell::policy::EnvVars;
 use skillcell::runtime::{Stdin, Termination};
 
-use crate::wasm_support::{Seen, execute, module, printed, probe, read_host, run, step, wat, wat_bytes};
-
-/// A guest in text form as a component: wrapped with the usual adapter of preview 1 to preview 2.
-fn component(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let path = folder.join(format!("guests/{name}-component.wasm"));
-    assert!(path.is_file(), "{} is missing; `bash tests/build-guests` makes it", path.display());
-    read_host(&path)
-}
+use crate::wasm_support::{Seen, component, execute, module, printed, probe, run, step, wat, wat_bytes};
 
 fn binary(name: &str) -> Vec<u8> {
     wat::parse_bytes(&wat_bytes(name)).unwrap().into_owned()

@@ -30,6 +30,14 @@ pub(crate) fn wat_bytes(name: &str) -> Vec<u8> {
     read_host(&wat(name))
 }
 
+/// A guest in text form as a component: wrapped with the usual adapter of preview 1 to preview 2.
+pub(crate) fn component(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let path = folder.join(format!("guests/{name}-component.wasm"));
+    assert!(path.is_file(), "{} is missing; `bash tests/build-guests` makes it", path.display());
+    read_host(&path)
+}
+
 pub(crate) fn read_host(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     std::fs::OpenOptions::new().read(true).open(path).unwrap().read_to_end(&mut bytes).unwrap();

@@ -117,7 +117,7 @@ fn usage(value: &Value) -> TokenUsage {
     let cached = number(value, "/cache_read_input_tokens");
     let written = number(value, "/cache_creation_input_tokens");
     TokenUsage {
-        input: number(value, "/input_tokens") + cached + written,
+        input: number(value, "/input_tokens").saturating_add(cached).saturating_add(written),
         cached,
         output: number(value, "/output_tokens"),
     }
@@ -213,6 +213,10 @@ impl StreamedTurn for Streamed {
 
     fn usage(&self) -> TokenUsage {
         self.usage
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
     }
 
     fn end(self: Box<Self>) -> Result<Turn, ModelError> {

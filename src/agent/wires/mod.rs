@@ -6,13 +6,15 @@
 
 mod anthropic;
 mod openai;
+#[cfg(test)]
+mod played;
 mod sse;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::sse::SseReader;
 use super::model::{ChatModel, ModelCaps, ModelError, ModelErrorKind, TokenUsage, Turn, TurnRequest, TurnSink};
@@ -28,6 +30,19 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Characters of a provider's own words in an error of ours.
 const SHOWN_ERROR: usize = 300;
+
+/// Fields that a wire writes: one of the caller's by such a name would silently win or lose.
+const OWN_FIELDS: [&str; 9] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+];
 
 /// The protocol of a model's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +137,9 @@ pub struct WireConfig {
     pub streaming: Streaming,
     /// The longest silence.
     pub idle_timeout: Duration,
+    /// Further fields of every request (`temperature`, `seed`, `response_format`, …), as the server has them. What the
+    /// wire itself writes can't be replaced.
+    pub extra: Map<String, Value>,
 }
 
 impl WireConfig {
@@ -141,6 +159,7 @@ impl WireConfig {
             caps: ModelCaps { max_context, max_output: 8_192 },
             streaming: Streaming::On,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            extra: Map::new(),
         }
     }
 }
@@ -158,7 +177,7 @@ impl Wire {
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig): an empty model name, an address that isn't `http(s)` or holds a
-    /// user. [`Backend`](crate::ErrorKind::Backend): TLS can't be set up.
+    /// user, a field in `extra` that the wire writes itself. [`Backend`](crate::ErrorKind::Backend): TLS can't be set up.
     pub fn new(config: WireConfig) -> Result<Self> {
         let base = config.base_url.trim_end_matches('/');
         let authority = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://"));
@@ -171,6 +190,11 @@ impl Wire {
         }
         if config.model.trim().is_empty() {
             return Err(SkillRuntimeError::invalid("the model's name is empty; name a model of the provider"));
+        }
+        if let Some(own) = config.extra.keys().find(|key| OWN_FIELDS.contains(&key.as_str())) {
+            return Err(SkillRuntimeError::invalid(format!(
+                "extra field '{own}' of the model's requests is written by skillcell itself; leave it out"
+            )));
         }
         let url = format!("{base}{}", config.protocol.path());
         let client = crate::http::client_builder()?
@@ -231,13 +255,16 @@ impl Wire {
             for data in reader.push(&piece).map_err(|error| charged(error, turn.usage()))? {
                 let taken = turn.take(&data, sink);
                 taken.map_err(|error| charged(error, turn.usage()))?;
+                if turn.ended() {
+                    // Some servers leave the connection open; what follows the end is not waited for.
+                    return finished(turn);
+                }
             }
         }
-        for data in reader.finish()? {
+        for data in reader.finish().map_err(|error| charged(error, turn.usage()))? {
             turn.take(&data, sink).map_err(|error| charged(error, turn.usage()))?;
         }
-        let usage = turn.usage();
-        turn.end().map_err(|error| charged(error, usage))
+        finished(turn)
     }
 
     /// An error of the connection, without the address and so without what may stand in it.
@@ -297,10 +324,13 @@ impl ChatModel for Wire {
 
     async fn turn(&self, request: &TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ModelError> {
         let streams = self.config.streaming == Streaming::On;
-        let body = match self.config.protocol {
+        let mut body = match self.config.protocol {
             WireProtocol::Anthropic => anthropic::body(&self.config.model, request, streams),
-            WireProtocol::OpenAiChat => openai::body(&self.config.model, request, streams),
+            WireProtocol::OpenAiChat => openai::body(&self.config.model, request, streams, self.answer_limit_field()),
         };
+        if let Some(fields) = body.as_object_mut() {
+            fields.extend(self.config.extra.clone());
+        }
         let body = serde_json::to_vec(&body)
             .map_err(|error| protocol(format!("the request could not be written: {error}")))?;
         let response = self.request(body).send().await.map_err(|error| self.broken(error))?;
@@ -322,6 +352,15 @@ impl ChatModel for Wire {
 }
 
 impl Wire {
+    /// The provider's newer models refuse `max_tokens`; other servers know no other name.
+    fn answer_limit_field(&self) -> &'static str {
+        if self.url.starts_with(WireProtocol::OpenAiChat.default_base_url()) {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        }
+    }
+
     async fn whole_with_delta(&self, response: Response, sink: &dyn TurnSink) -> Result<Turn, ModelError> {
         let turn = self.whole(response).await?;
         if !turn.assistant.text.is_empty() {
@@ -337,8 +376,15 @@ trait StreamedTurn: Send {
     fn take(&mut self, data: &str, sink: &dyn TurnSink) -> Result<(), ModelError>;
     /// What is known of the cost so far.
     fn usage(&self) -> TokenUsage;
+    /// Whether the stream said that nothing follows.
+    fn ended(&self) -> bool;
     /// The stream ended: the turn, if it was whole.
     fn end(self: Box<Self>) -> Result<Turn, ModelError>;
+}
+
+fn finished(turn: Box<dyn StreamedTurn>) -> Result<Turn, ModelError> {
+    let usage = turn.usage();
+    turn.end().map_err(|error| charged(error, usage))
 }
 
 fn sensitive(key: &ApiKey) -> reqwest::header::HeaderValue {
@@ -378,6 +424,8 @@ fn classify(status: StatusCode, body: &Value, words: &str) -> ModelErrorKind {
         400 | 413 | 422 if overflow => ModelErrorKind::ContextOverflow,
         _ if codes.contains(&"content_filter") => ModelErrorKind::ContentFilter,
         _ if codes.contains(&"overloaded_error") => ModelErrorKind::Overloaded,
+        // An account without money has the status of a client that is too quick, and waiting is of no use.
+        429 if codes.contains(&"insufficient_quota") => ModelErrorKind::BadRequest,
         401 | 403 => ModelErrorKind::Auth,
         408 | 409 => ModelErrorKind::Timeout,
         429 => ModelErrorKind::RateLimited,

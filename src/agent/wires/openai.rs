@@ -14,8 +14,8 @@ use super::{StreamedTurn, number, protocol, stream_error};
 /// Calls of one answer; more are an attack on memory.
 const MAX_CALLS: usize = 256;
 
-/// The request.
-pub(super) fn body(model: &str, request: &TurnRequest<'_>, streams: bool) -> Value {
+/// The request. `limit` is the name of the field that limits the answer.
+pub(super) fn body(model: &str, request: &TurnRequest<'_>, streams: bool, limit: &str) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
@@ -45,7 +45,7 @@ pub(super) fn body(model: &str, request: &TurnRequest<'_>, streams: bool) -> Val
     let mut body = json!({
         "model": model,
         "messages": messages,
-        "max_tokens": request.max_output_tokens,
+        limit: request.max_output_tokens,
         "stream": streams,
     });
     if let Some(map) = body.as_object_mut() {
@@ -185,6 +185,10 @@ impl StreamedTurn for Streamed {
 
     fn usage(&self) -> TokenUsage {
         self.usage
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
     }
 
     fn end(self: Box<Self>) -> Result<Turn, ModelError> {

@@ -8,6 +8,15 @@ use super::init::protocol::{NONCE_LEN, REPORT_LEN, Report};
 use crate::policy::Limits;
 use crate::runtime::{CapturedOutput, OutputCapture, OutputSink, Stream};
 
+/// Whether the supervisor has its request. It says so before anything of the guest's exists, so nobody else can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acceptance {
+    Open,
+    Given,
+    /// Something else was said first: the daemon's own words.
+    Refused,
+}
+
 /// Both streams of one run.
 pub(super) struct Streams {
     stdout: OutputCapture,
@@ -15,6 +24,9 @@ pub(super) struct Streams {
     /// The last bytes of standard error: they may be the report, so nobody has heard them yet.
     held: Vec<u8>,
     nonce: [u8; NONCE_LEN],
+    /// The first bytes of standard error, until they are as many as the acceptance has.
+    first: Vec<u8>,
+    accepted: Acceptance,
     limit: u64,
     sink: Option<Arc<dyn OutputSink>>,
 }
@@ -26,6 +38,8 @@ impl Streams {
             stderr: OutputCapture::new(limits.output_kept),
             held: Vec::new(),
             nonce,
+            first: Vec::new(),
+            accepted: Acceptance::Open,
             limit: limits.output,
             sink,
         }
@@ -39,12 +53,35 @@ impl Streams {
                 self.tell(Stream::Stdout, message);
             }
             LogOutput::StdErr { message } => {
-                self.held.extend_from_slice(message);
+                self.take(message);
                 self.release(REPORT_LEN);
             }
             // Not the streams of a run: an echo of its input, or bytes that are no frame of the protocol.
             LogOutput::StdIn { .. } | LogOutput::Console { .. } => {}
         }
+    }
+
+    /// Takes standard error, less the acceptance at its beginning.
+    fn take(&mut self, message: &[u8]) {
+        if self.accepted != Acceptance::Open {
+            self.held.extend_from_slice(message);
+            return;
+        }
+        self.first.extend_from_slice(message);
+        if let Some((said, rest)) = self.first.split_at_checked(NONCE_LEN) {
+            if said == self.nonce {
+                self.accepted = Acceptance::Given;
+                self.held.extend_from_slice(rest);
+            } else {
+                self.accepted = Acceptance::Refused;
+                self.held.append(&mut self.first);
+            }
+        }
+    }
+
+    /// Whether the supervisor had its request: without that, nothing was started.
+    pub(super) fn accepted(&self) -> bool {
+        self.accepted == Acceptance::Given
     }
 
     /// Lets go of all held bytes but the last `keep`.
@@ -74,6 +111,9 @@ impl Streams {
     /// The end: both streams, and the report if there is one.
     pub(super) fn finish(mut self) -> (CapturedOutput, CapturedOutput, Option<Report>) {
         let report = Report::decode(&self.held, self.nonce);
+        if self.accepted == Acceptance::Open {
+            self.held.append(&mut self.first);
+        }
         if report.is_none() {
             self.release(0);
         }
@@ -98,7 +138,8 @@ mod tests {
     fn the_report_is_taken_off_however_it_arrives_and_a_forged_one_is_output() {
         let report =
             Report { outcome: Outcome::Exited(1), out_of_memory: false, cpu_micros: 1, peak_kib: 2, survivors: false };
-        let mut all = report.encode([2; NONCE_LEN]).to_vec();
+        let mut all = vec![1; NONCE_LEN];
+        all.extend_from_slice(&report.encode([2; NONCE_LEN]));
         all.extend_from_slice(&report.encode([1; NONCE_LEN]));
         for size in 1..all.len() {
             let mut streams = streams();
@@ -108,12 +149,15 @@ mod tests {
         }
         let mut streams = streams();
         streams.push(&stderr(b"last words"));
+        assert!(!streams.accepted());
         assert_eq!(streams.finish(), (CapturedOutput::default(), CapturedOutput::whole(b"last words".to_vec()), None));
     }
 
     #[test]
     fn both_streams_count_towards_the_limit() {
         let mut streams = streams();
+        streams.push(&stderr(&[1; NONCE_LEN]));
+        assert!(streams.accepted());
         streams.push(&LogOutput::StdOut { message: vec![b'x'; 150].into() });
         streams.push(&stderr(&[b'y'; 50 + REPORT_LEN]));
         assert!(!streams.over_limit());

@@ -34,10 +34,10 @@ pub(super) const INIT_GROUP: u32 = 19_999;
 const TMP_BYTES: u64 = 64 << 20;
 /// The size of `/dev/shm`, the daemon's default; counted as memory of the container.
 const SHM_BYTES: i64 = 64 << 20;
-/// Processes of a container that are not the guest's: the first one, a run's supervisor, and the threads of the OCI
+/// Processes of a container that are not the guest's: the first one, a run's supervisor, the next run's, and the threads of the OCI
 /// runtime that is still starting a run when the limit is looked at (runc has up to eight). Without room for them no
 /// command could start beside a guest that has all its processes.
-pub(super) const OWN_PROCESSES: u32 = 10;
+pub(super) const OWN_PROCESSES: u32 = 11;
 
 /// Processes of the guest's user, counted by the kernel over all containers.
 const HOST_PROCESSES: u64 = 16_384;
@@ -256,7 +256,7 @@ mod tests {
                 "Memory": 536870912,
                 "MemorySwap": 536870912,
                 "NanoCpus": 500000000,
-                "PidsLimit": 138,
+                "PidsLimit": 139,
                 "Ulimits": [
                     {"Name": "nofile", "Soft": 1024, "Hard": 1024},
                     {"Name": "fsize", "Soft": 1073741824, "Hard": 1073741824},

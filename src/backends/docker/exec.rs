@@ -20,6 +20,7 @@ use super::feed::feed;
 use super::init::protocol::{NONCE_LEN, Outcome, Report, Request};
 use super::memory::ran_out_of_memory;
 use super::session::{Forced, InUse, Live, Session};
+use super::spare::Spare;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
 use crate::runtime::{RunCommand, RuntimeRunResult, Stdin, Termination, Usage};
@@ -90,30 +91,44 @@ pub(super) async fn start_exec(session: &Session, container: &str, verb: &str, g
     }
 }
 
-/// Starts a run; in another container when the first one has ended since the last run.
-async fn start_run(session: &Arc<Session>) -> Result<(RunGuard, Exec)> {
-    let guard = |live: Arc<Live>| RunGuard {
-        session: session.clone(),
-        live: Some(InUse::new(live)),
-        group: session.next_group(),
-    };
+/// A run that has its supervisor.
+struct Started {
+    guard: RunGuard,
+    exec: Exec,
+    /// The supervisor was there before the run.
+    waited: bool,
+}
+
+/// Starts a run, by the supervisor that waits where there is one; in another container when the first one has ended since
+/// the last run.
+async fn start_run(session: &Arc<Session>, stdin: &Stdin) -> Result<Started> {
+    let guard =
+        |live: Arc<Live>, group: u32| RunGuard { session: session.clone(), live: Some(InUse::new(live)), group };
     let live = session.current().await?;
-    let mut first = guard(live.clone());
+    // What was read from a file can't be read again, should the supervisor turn out to be gone.
+    let rereadable = match stdin {
+        Stdin::Closed | Stdin::Bytes(_) => true,
+        Stdin::File(_) => false,
+    };
+    if rereadable && let Some(Spare { exec, group, .. }) = session.take_spare(&live) {
+        return Ok(Started { guard: guard(live, group), exec, waited: true });
+    }
+    let mut first = guard(live.clone(), session.next_group());
     match start_exec(session, &live.id, "run", first.group).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             first.disarm();
             session.replace(&live).await?;
             let live = session.current().await?;
-            let second = guard(live.clone());
+            let second = guard(live.clone(), session.next_group());
             let exec = start_exec(session, &live.id, "run", second.group).await?;
-            Ok((second, exec))
+            Ok(Started { guard: second, exec, waited: false })
         }
         Err(error) => {
             // Not started; and if it was, the end of its connection has ended it.
             first.disarm();
             Err(error)
         }
-        Ok(exec) => Ok((first, exec)),
+        Ok(exec) => Ok(Started { guard: first, exec, waited: false }),
     }
 }
 
@@ -131,15 +146,25 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
         SkillRuntimeError::invalid("the command and its environment are too large; pass large data as a file")
     })?;
     let mut streams = Streams::new(limits, nonce, command.sink.clone());
-    // A dropped start ends what it may have started: its guard is dropped with it.
-    let Ok(start) = tokio::time::timeout_at(deadline, start_run(session)).await else {
-        let (stdout, stderr, _) = streams.finish();
-        let (termination, duration) = (Termination::TimedOut, started.elapsed());
-        let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
-        return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+    // Nothing was started by a waiting supervisor that was killed before it had its request; the second one is fresh.
+    let (mut guard, exec_id, cause, broken) = loop {
+        // A dropped start ends what it may have started: its guard is dropped with it.
+        let Ok(start) = tokio::time::timeout_at(deadline, start_run(session, &command.stdin)).await else {
+            let (stdout, stderr, _) = streams.finish();
+            let (termination, duration) = (Termination::TimedOut, started.elapsed());
+            let result = RuntimeRunResult { termination, stdout, stderr, duration, usage: Usage::default() };
+            return Ok(Ended { result, limit: Some("time_limit"), replaced: false });
+        };
+        let Started { mut guard, exec, waited } = start?;
+        let feed = feed_of(exec.input, request.clone(), command);
+        let (cause, broken) = follow(exec.output, feed, &mut streams, deadline).await;
+        if waited && !streams.accepted() && cause.is_none() {
+            guard.disarm();
+            streams = Streams::new(limits, nonce, command.sink.clone());
+            continue;
+        }
+        break (guard, exec.id, cause, broken);
     };
-    let (mut guard, exec) = start?;
-    let (cause, broken) = follow(exec.output, feed_of(exec.input, request, command), &mut streams, deadline).await;
     let (stdout, stderr, report) = streams.finish();
     let unexplained = report.is_none() && cause.is_none();
     let out_of_memory = match (&report, &guard.live) {
@@ -151,7 +176,7 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
         Some(_) => guard.force(broken).await?,
         None => {
             if unexplained && broken.is_none() && !out_of_memory {
-                check_started(session, &exec.id).await.inspect_err(|_| guard.disarm())?;
+                check_started(session, &exec_id).await.inspect_err(|_| guard.disarm())?;
             }
             guard.force(broken).await?
         }
@@ -170,6 +195,7 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
              run again",
         ));
     }
+    session.expect_another();
     let (termination, limit) = if unexplained && out_of_memory {
         (Termination::OutOfMemory, Some(MEMORY_LIMIT))
     } else {

@@ -20,6 +20,7 @@ mod init;
 mod memory;
 mod prepare;
 mod session;
+mod spare;
 mod sweep;
 
 use std::sync::Arc;

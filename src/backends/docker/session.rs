@@ -19,6 +19,7 @@ use super::connect::{Failure, call_error, failure};
 use super::container::INIT_GROUP;
 use super::exec::start_exec;
 use super::init::protocol::ALL_GONE;
+use super::spare::Spare;
 use super::sweep::remove;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
@@ -48,7 +49,8 @@ pub(super) struct Session {
     name: String,
     groups: AtomicU32,
     starts: AtomicU32,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
+    spare: std::sync::Mutex<Option<Spare>>,
     /// `None` after the end, or when a replacement failed.
     live: Mutex<Option<Arc<Live>>>,
 }
@@ -130,6 +132,7 @@ impl Session {
             groups: AtomicU32::new(0),
             starts: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            spare: std::sync::Mutex::default(),
             live: Mutex::new(None),
         }
     }
@@ -170,6 +173,16 @@ impl Session {
             SkillRuntimeError::new(ErrorKind::Backend, "the container of this handle is gone; prepare again")
                 .operation("run")
         })
+    }
+
+    /// The supervisor that waits for its run.
+    pub(super) fn spare(&self) -> std::sync::MutexGuard<'_, Option<Spare>> {
+        self.spare.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// How many group ids were given.
+    pub(super) fn groups_given(&self) -> u32 {
+        self.groups.load(Ordering::Relaxed)
     }
 
     /// A group id that no living run has.
@@ -262,6 +275,7 @@ impl Session {
     /// [`Backend`](ErrorKind::Backend) or [`Unavailable`](ErrorKind::Unavailable) naming the container.
     pub(super) async fn close(&self) -> Result<()> {
         self.closed.store(true, Ordering::Release);
+        drop(self.spare().take());
         let mut live = self.live.lock().await;
         let Some(held) = live.as_ref() else { return Ok(()) };
         let id = held.id.clone();

@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstancePre, Linker, Module};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::p1::wasi_snapshot_preview1;
 use wasmtime_wasi::p2::bindings::CommandPre;
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 
 use super::cache::{CompileCache, Kind};
+use super::fs::GuardedFiles;
 use super::guest::Guest;
 use super::program::{Entry, Program};
 use super::sleep;
@@ -96,7 +99,7 @@ impl Host {
             .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES));
         let engine = Engine::new(&config)?;
         let mut core = Linker::new(&engine);
-        wasmtime_wasi::p1::add_to_linker_async(&mut core, |guest: &mut Guest| &mut guest.wasi)?;
+        wasi_snapshot_preview1::add_to_linker(&mut core, |guest: &mut Guest| guest)?;
         // The original refuses statuses above 125, which programs do exit with.
         core.allow_shadowing(true);
         core.func_wrap("wasi_snapshot_preview1", "proc_exit", |status: i32| -> wasmtime::Result<()> {
@@ -111,8 +114,7 @@ impl Host {
         if let Some(linker) = self.component.get() {
             return Ok(linker);
         }
-        let mut linker = wasmtime::component::Linker::new(&self.engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| {
+        let linker = component_linker(&self.engine).map_err(|error| {
             SkillRuntimeError::backend("the interfaces for components could not be made", format!("{error:#}"))
         })?;
         // Another run may have been quicker; both are alike.
@@ -188,4 +190,16 @@ impl Host {
         cache.store(&key, component.serialize());
         Ok(component)
     }
+}
+
+/// What components are given.
+fn component_linker(engine: &Engine) -> wasmtime::Result<wasmtime::component::Linker<Guest>> {
+    let mut linker = wasmtime::component::Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    // The file calls go through our own seam.
+    linker.allow_shadowing(true);
+    preopens::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+    types::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+    linker.allow_shadowing(false);
+    Ok(linker)
 }

@@ -1,17 +1,21 @@
 //! The one seam where the guest's world is built: preopens, standard streams, environment, network.
 //!
-//! Invariant: the guest sees the five areas, the read-only mounts and its interpreter's own library, nothing else, and
-//! no network.
+//! Invariant: the guest sees the five areas, the mounted folders and its interpreter's own library, nothing else, and no
+//! network.
+
+use std::sync::Arc;
 
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use super::fs::{Access, Account, Files, HostFolder, Mount, Removal};
 use super::limits::Limiter;
 use super::packs::Library;
 use super::stdio::{FileInput, Output};
+use crate::audit::AuditScope;
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::Limits;
+use crate::policy::{Limits, MountMode};
 use crate::runtime::{RunCommand, Stdin, Stream, guest_env};
 use crate::workspace::{Area, Workspace};
 
@@ -22,7 +26,9 @@ const TABLE_MARGIN: usize = 64;
 
 /// What a store holds for its guest.
 pub(super) struct Guest {
+    // Before the files, so that they are closed before the account hears of it.
     pub(super) wasi: WasiP1Ctx,
+    pub(super) files: Files,
     pub(super) limiter: Limiter,
 }
 
@@ -35,12 +41,15 @@ impl WasiView for Guest {
 impl Guest {
     /// Builds the guest's world.
     pub(super) fn new(
-        workspace: &Workspace,
+        workspace: &Arc<Workspace>,
         library: Option<&Library>,
         command: &RunCommand,
         limits: &Limits,
         output: &Output,
+        (account, audit): (&Arc<Account>, &AuditScope),
     ) -> Result<Self> {
+        let mut mounts = Vec::new();
+        let mut seen = |guest: &str, access: Access| mounts.push(Mount { guest: guest.to_owned(), access });
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(command.argv()).max_random_size(MAX_RANDOM_BYTES).initial_cwd(command.cwd.to_string());
         wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
@@ -60,6 +69,7 @@ impl Guest {
         }
         wasi.stdout(output.stream(Stream::Stdout)).stderr(output.stream(Stream::Stderr));
         if let Some(library) = library {
+            seen(&library.guest, Access::Staged);
             wasi.preopened_dir(&library.folder, &library.guest, FsPerms::ReadOnly).map_err(|error| {
                 SkillRuntimeError::backend(
                     "the library of the interpreter could not be opened for the guest",
@@ -68,16 +78,38 @@ impl Guest {
             })?;
         }
         for area in Area::ALL {
-            let perms = if area.writable() { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            let (perms, access) = match area.writable() {
+                true => (FsPerms::ReadWrite, Access::Area),
+                false => (FsPerms::ReadOnly, Access::Staged),
+            };
             let guest = area.guest_path().to_string();
+            seen(&guest, access);
             wasi.preopened_dir(workspace.ambient_root().join(area.name()), &guest, perms).map_err(|error| {
                 SkillRuntimeError::backend(format!("{guest} could not be opened for the guest"), format!("{error:#}"))
             })?;
         }
-        for mount in workspace.mounts() {
-            let guest = mount.guest.to_string();
-            let path = handle_path(&mount.dir)?;
-            wasi.preopened_dir(path, &guest, FsPerms::ReadOnly).map_err(|error| {
+        let inputs = workspace.mounts().iter().map(|mount| (mount.guest.to_string(), &mount.dir, Access::Shown));
+        let folders = workspace.host_mounts().iter().enumerate().map(|(index, mount)| {
+            let access = match (mount.mode(), mount.access()) {
+                (MountMode::CopyOnWrite, _) => Access::Copied,
+                (_, MountMode::ReadOnly) => Access::Shown,
+                (_, MountMode::ReadWrite | MountMode::CopyOnWrite) => {
+                    Access::Host(HostFolder { index, removal: Removal::Allowed })
+                }
+                (_, MountMode::ReadWriteWithoutDelete) => {
+                    Access::Host(HostFolder { index, removal: Removal::Refused })
+                }
+            };
+            (mount.guest().to_string(), mount.dir(), access)
+        });
+        for (guest, dir, access) in inputs.chain(folders) {
+            let perms = match access {
+                Access::Staged | Access::Shown => FsPerms::ReadOnly,
+                Access::Area | Access::Copied | Access::Host(_) => FsPerms::ReadWrite,
+            };
+            let path = handle_path(dir)?;
+            seen(&guest, access);
+            wasi.preopened_dir(path, &guest, perms).map_err(|error| {
                 SkillRuntimeError::backend(
                     format!("the mount {guest} could not be opened for the guest"),
                     format!("{error:#}"),
@@ -86,7 +118,11 @@ impl Guest {
         }
         let mut wasi = wasi.build_p1();
         wasi.ctx().table.set_max_capacity(open_files(limits));
-        Ok(Self { wasi, limiter: Limiter::new(limits.memory, limits.table_elements) })
+        let files = Files::new(workspace, (account, audit), mounts);
+        files.count(&mut wasi).map_err(|error| {
+            SkillRuntimeError::backend("what lies in the workspace could not be counted", format!("{error:#}"))
+        })?;
+        Ok(Self { wasi, files, limiter: Limiter::new(limits.memory, limits.table_elements) })
     }
 }
 

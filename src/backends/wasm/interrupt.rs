@@ -21,8 +21,6 @@ pub(super) enum Reason {
     Deadline,
     /// Nobody waits for it any more.
     Cancelled,
-    /// It left too much in the workspace.
-    Disk,
 }
 
 const NOT_FIRED: u8 = 0;
@@ -44,7 +42,6 @@ impl Interrupt {
         let code = match reason {
             Reason::Deadline => 1,
             Reason::Cancelled => 2,
-            Reason::Disk => 3,
         };
         if self.reason.compare_exchange(NOT_FIRED, code, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             // Every guest of the engine looks at its own interrupt and goes on if it isn't meant.
@@ -57,7 +54,6 @@ impl Interrupt {
         match self.reason.load(Ordering::SeqCst) {
             1 => Some(Reason::Deadline),
             2 => Some(Reason::Cancelled),
-            3 => Some(Reason::Disk),
             _ => None,
         }
     }

@@ -5,8 +5,8 @@
 //! interpreters (`packs.rs`) are found.
 
 mod cache;
-mod disk;
 mod engine;
+mod fs;
 mod guest;
 mod interrupt;
 mod limits;
@@ -23,9 +23,10 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 
 use self::cache::CompileCache;
+use self::fs::Account;
 use crate::audit::Layer;
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Isolation, RuntimeCapabilities, Support};
+use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
     SkillRuntimeHandle, Termination,
@@ -48,6 +49,8 @@ struct Prepared {
     cache: Arc<CompileCache>,
     progress: Arc<dyn Progress>,
     guests: run::Guests,
+    /// Of what all runs leave.
+    account: Arc<Account>,
 }
 
 #[async_trait]
@@ -66,8 +69,17 @@ impl SkillRuntime for WasmRuntime {
             // A guest has no way to start one.
             processes: Support::Enforced,
             output: Support::Enforced,
-            // By looking every few milliseconds: a guest that keeps moving its folders can hide from the look.
-            disk: Support::Advisory,
+            disk: Support::Enforced,
+            // A mount is opened by the handle that was checked, for which only Linux has a path.
+            mounts: if cfg!(target_os = "linux") {
+                MountCapabilities {
+                    read_only: Support::Enforced,
+                    read_write: Support::Enforced,
+                    without_delete: Support::Enforced,
+                }
+            } else {
+                MountCapabilities::NONE
+            },
             ..RuntimeCapabilities::none(Isolation::Wasm)
         }
     }
@@ -105,6 +117,7 @@ impl SkillRuntime for WasmRuntime {
             cache: compile_cache(context.config)?,
             progress: context.progress.clone(),
             guests: run::Guests::default(),
+            account: Account::new(&context.policy.limits),
         };
         Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), prepared))
     }
@@ -117,6 +130,8 @@ impl SkillRuntime for WasmRuntime {
             cache: prepared.cache.clone(),
             progress: prepared.progress.clone(),
             guests: prepared.guests.clone(),
+            account: prepared.account.clone(),
+            audit: handle.audit().clone(),
         };
         let result = run::run(job, command).await.map_err(|error| error.operation("run"))?;
         if let Some(limit) = limit_name(&result.termination) {
@@ -143,15 +158,16 @@ fn compile_cache(config: &RuntimeConfig) -> Result<Arc<CompileCache>> {
     }
 }
 
-/// The limit that ended a run, if one did.
+/// The limit that ended a run, if one did that has no event yet.
 fn limit_name(termination: &Termination) -> Option<&'static str> {
     match termination {
         Termination::TimedOut => Some("time_limit"),
         Termination::OutOfFuel => Some("fuel_limit"),
         Termination::OutOfMemory => Some("memory_limit"),
         Termination::OutputLimit => Some("output_limit"),
-        Termination::DiskLimit => Some("disk_limit"),
         Termination::Trapped(trap) if trap.code == trap::OPEN_FILE_LIMIT => Some(trap::OPEN_FILE_LIMIT),
+        // The call that would have passed it was an event of its own.
+        Termination::DiskLimit => None,
         Termination::Exited(_) | Termination::Signaled(_) | Termination::Trapped(_) | Termination::Cancelled => None,
     }
 }

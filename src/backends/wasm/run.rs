@@ -14,11 +14,13 @@ use wasmtime::{Store, UpdateDeadline};
 
 use super::cache::CompileCache;
 use super::engine::{Host, Ready, Settings};
+use super::fs::Account;
 use super::guest::Guest;
 use super::interrupt::{Deadline, Interrupt, Reason};
 use super::program::{Entry, Program};
 use super::stdio::Output;
-use super::{disk, trap};
+use super::trap;
+use crate::audit::AuditScope;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::Limits;
 use crate::runtime::{Progress, RunCommand, RuntimeRunResult, Termination, Usage};
@@ -28,7 +30,7 @@ use crate::workspace::Workspace;
 /// system, can't be broken off. More runs are refused rather than piled up.
 const MAX_THREADS: usize = 256;
 /// How long after the limit a guest that was interrupted may take to end: it is at most one host call away from it.
-pub(super) const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(500);
 /// Stack of a guest's thread. Guest code has its own; this is for compiling.
 const THREAD_STACK: usize = 4 << 20;
 
@@ -39,6 +41,8 @@ pub(super) struct Job {
     pub(super) cache: Arc<CompileCache>,
     pub(super) progress: Arc<dyn Progress>,
     pub(super) guests: Guests,
+    pub(super) account: Arc<Account>,
+    pub(super) audit: AuditScope,
 }
 
 /// The guests of one handle that live.
@@ -80,7 +84,7 @@ type Ended = Result<(Termination, Usage)>;
 /// Runs one command under the job's limits.
 pub(super) async fn run(job: Job, command: &RunCommand) -> Result<RuntimeRunResult> {
     let started = Instant::now();
-    let (limits, workspace) = (job.limits.clone(), job.workspace.clone());
+    let limits = job.limits.clone();
     let deadline = started + limits.wall_time;
     let output = Output::new(limits.output, limits.output_kept, command.sink.clone());
     let host = Host::get(Settings { fuel: limits.fuel.is_some(), stack: limits.stack })?;
@@ -106,13 +110,8 @@ pub(super) async fn run(job: Job, command: &RunCommand) -> Result<RuntimeRunResu
             "the thread that ran the guest ended without a result; please report it",
         ))?,
         () = overdue(deadline, &running) => Ok((Termination::TimedOut, Usage::default())),
-        () = disk::watch(&workspace, &limits, &interrupt) => Ok((Termination::DiskLimit, Usage::default())),
     };
-    let (mut termination, usage) = ended?;
-    if matches!(termination, Termination::Exited(_) | Termination::Trapped(_)) && disk::exceeded(&workspace, &limits) {
-        // A guest that was quicker than the watch.
-        termination = Termination::DiskLimit;
-    }
+    let (termination, usage) = ended?;
     let (stdout, stderr) = output.snapshot();
     Ok(RuntimeRunResult { termination, stdout, stderr, duration: started.elapsed(), usage })
 }
@@ -188,7 +187,14 @@ fn live(
         .and_then(|program| Ok((host.load(&program, &job.cache, progress)?, program.library)));
     job.progress.done();
     let (ready, library) = loaded?;
-    let guest = Guest::new(&job.workspace, library.as_ref(), command, &job.limits, output)?;
+    let guest = Guest::new(
+        &job.workspace,
+        library.as_ref(),
+        command,
+        &job.limits,
+        output,
+        (&job.account, &job.audit),
+    )?;
     let mut store = Store::new(&host.engine, guest);
     store.limiter(|guest| &mut guest.limiter);
     store.set_epoch_deadline(1);
@@ -220,6 +226,7 @@ fn live(
     let termination = match called {
         _ if interrupt.fired().is_some() => interrupted(interrupt),
         _ if output.exceeded() => Termination::OutputLimit,
+        Err(_) if guest.files.exceeded() => Termination::DiskLimit,
         Ok(code) => Termination::Exited(code),
         Err(_) if guest.limiter.exceeded() => Termination::OutOfMemory,
         Err(error) => trap::termination(&error),
@@ -232,7 +239,6 @@ fn live(
 fn interrupted(interrupt: &Interrupt) -> Termination {
     match interrupt.fired() {
         Some(Reason::Deadline) => Termination::TimedOut,
-        Some(Reason::Disk) => Termination::DiskLimit,
         Some(Reason::Cancelled) | None => Termination::Cancelled,
     }
 }

@@ -3,6 +3,7 @@
 //! Only the public API of the library is used here. On stdout stands nothing but what the script wrote (or the one
 //! JSON document that was asked for); everything the command itself says goes to stderr.
 
+mod approve;
 mod commands;
 mod exit;
 mod progress;

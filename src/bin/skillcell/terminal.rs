@@ -39,3 +39,16 @@ pub(crate) fn note(text: &str) {
     // Nobody is left to tell when stderr is gone.
     let _ = writeln!(io::stderr().lock(), "{bold}skillcell:{plain} {text}");
 }
+
+/// Foreign text for a line on the terminal. Quotes and backslashes stay, so that JSON can be read; what could move the
+/// cursor, break the line or hide text is written out.
+pub(crate) fn escaped(text: impl Iterator<Item = char>) -> String {
+    let mut line = String::new();
+    for c in text {
+        match c {
+            '"' | '\'' | '\\' => line.push(c),
+            c => line.extend(c.escape_debug()),
+        }
+    }
+    line
+}

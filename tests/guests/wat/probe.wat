@@ -62,7 +62,7 @@
     "read\00list\00stat\00lstat\00readlink\00"
     "write\00append\00create\00existing\00cut\00cutw\00resize\00resizer\00allocate\00poke\00pwrite\00times\00fdtimes\00"
     "mkdir\00rmdir\00unlink\00rename\00link\00symlink\00"
-    "open\00files\00renumber\00fill\00count\00"
+    "open\00files\00renumber\00fill\00count\00nest\00orphans\00reuse\00double\00hide\00links\00"
     "sleep\00exit\00random\00clock\00pages\00grow\00spin\00descend\00trap\00divide\00\00")
   (type $verb (func (result i32)))
   (table funcref (elem
@@ -70,7 +70,7 @@
     $read $list $stat $lstat $readlink
     $write $append $create $existing $cut $cutw $resize $resizer $allocate $poke $pwrite $times $fdtimes
     $mkdir $rmdir $unlink $rename $link $symlink
-    $open $files $renumber $fill $count
+    $open $files $renumber $fill $count $nest $orphans $reuse $double $hide $links
     $sleep $exit $random $clock $pages $grow $spin $descend $trap $divide))
 
   (func (export "_start")
@@ -596,6 +596,113 @@
     (local.get $errno))
   (func $fill (result i32) (call $append_for_ever (i32.const 65536)))
   (func $count (result i32) (call $append_for_ever (i32.const 1)))
+
+  ;; nest PATH COUNT: folders called x, each in the one before, by descriptors; the detail is how many there were.
+  (func $nest (result i32)
+    (local $left i64) (local $done i64) (local $errno i32) (local $outer i32)
+    (call $fill_buffer)
+    (local.set $errno (call $open_read (call $argument) (i32.const 2)))
+    (local.set $left (call $number_argument))
+    (block $end
+      (loop $more
+        (br_if $end (local.get $errno))
+        (br_if $end (i64.eq (local.get $done) (local.get $left)))
+        (local.set $outer (call $opened))
+        (local.set $errno (call $path_create_directory (local.get $outer) (i32.const 65536) (i32.const 1)))
+        (br_if $end (local.get $errno))
+        (local.set $done (i64.add (local.get $done) (i64.const 1)))
+        (local.set $errno (call $path_open (local.get $outer) (i32.const 0) (i32.const 65536) (i32.const 1) (i32.const 2)
+          (i64.const 0x204026) (i64.const 0) (i32.const 0) (i32.const 16)))
+        (drop (call $fd_close (local.get $outer)))
+        (br $more)))
+    (call $detail_number (local.get $done))
+    (local.get $errno))
+
+  ;; orphans PATH COUNT: files of 64 KiB that are removed while they are open, and stay open; reuse closes them first.
+  ;; The detail is how many there were.
+  (func $removed_files (param $close_first i32) (result i32)
+    (local $path i32) (local $rest i32) (local $left i64) (local $done i64) (local $errno i32)
+    (call $fill_buffer)
+    (local.set $path (call $argument))
+    (local.set $left (call $number_argument))
+    (block $end
+      (loop $more
+        (br_if $end (i64.eq (local.get $done) (local.get $left)))
+        (local.set $errno (call $open_write (local.get $path) (i32.const 5) (i32.const 0)))
+        (br_if $end (local.get $errno))
+        (local.set $errno (call $write_all (call $opened) (i32.const 65536) (i32.const 65536)))
+        (br_if $end (local.get $errno))
+        (if (local.get $close_first) (then (drop (call $close (i32.const 0)))))
+        (local.set $rest (call $split (local.get $path)))
+        (local.set $errno
+          (call $path_unlink_file (global.get $folder) (local.get $rest) (call $length (local.get $rest))))
+        (br_if $end (local.get $errno))
+        (local.set $done (i64.add (local.get $done) (i64.const 1)))
+        (br $more)))
+    (call $detail_number (local.get $done))
+    (local.get $errno))
+  (func $orphans (result i32) (call $removed_files (i32.const 0)))
+  (func $reuse (result i32) (call $removed_files (i32.const 1)))
+
+  ;; double PATH: opens it twice and appends 64 KiB to each by turns, for ever.
+  (func $double (result i32)
+    (local $path i32) (local $first i32) (local $errno i32)
+    (call $fill_buffer)
+    (local.set $path (call $argument))
+    (local.set $errno (call $open_write (local.get $path) (i32.const 1) (i32.const 1)))
+    (if (local.get $errno) (then (return (local.get $errno))))
+    (local.set $first (call $opened))
+    (local.set $errno (call $open_write (local.get $path) (i32.const 1) (i32.const 1)))
+    (loop $more
+      (if (local.get $errno) (then (return (local.get $errno))))
+      (local.set $errno (call $write_all (local.get $first) (i32.const 65536) (i32.const 65536)))
+      (if (local.get $errno) (then (return (local.get $errno))))
+      (local.set $errno (call $write_all (call $opened) (i32.const 65536) (i32.const 65536)))
+      (br $more))
+    (unreachable))
+
+  ;; hide FILE FOLDER OTHER: appends 64 KiB to FILE, which is in FOLDER, and moves FOLDER to OTHER and back, for ever.
+  (func $hide (result i32)
+    (local $errno i32) (local $old i32) (local $new i32) (local $old_folder i32) (local $new_folder i32)
+    (call $fill_buffer)
+    (local.set $errno (call $open_write (call $argument) (i32.const 1) (i32.const 1)))
+    (local.set $old (call $split (call $argument)))
+    (local.set $old_folder (global.get $folder))
+    (local.set $new (call $split (call $argument)))
+    (local.set $new_folder (global.get $folder))
+    (loop $more
+      (if (local.get $errno) (then (return (local.get $errno))))
+      (local.set $errno (call $write_all (call $opened) (i32.const 65536) (i32.const 65536)))
+      (if (local.get $errno) (then (return (local.get $errno))))
+      (local.set $errno (call $path_rename (local.get $old_folder) (local.get $old) (call $length (local.get $old))
+        (local.get $new_folder) (local.get $new) (call $length (local.get $new))))
+      (if (local.get $errno) (then (return (local.get $errno))))
+      (local.set $errno (call $path_rename (local.get $new_folder) (local.get $new) (call $length (local.get $new))
+        (local.get $old_folder) (local.get $old) (call $length (local.get $old))))
+      (br $more))
+    (unreachable))
+
+  ;; links PATH COUNT: other names of the file, which are the path and a number; the detail is how many there were.
+  (func $links (result i32)
+    (local $length i32) (local $path i32) (local $left i64) (local $done i64) (local $errno i32) (local $new i32)
+    (local.set $path (call $argument))
+    (local.set $length (call $length (local.get $path)))
+    (memory.copy (i32.const 8192) (local.get $path) (local.get $length))
+    (local.set $left (call $number_argument))
+    (local.set $path (call $split (local.get $path)))
+    (block $end
+      (loop $more
+        (br_if $end (i64.eq (local.get $done) (local.get $left)))
+        (local.set $new (i32.add (i32.const 8192) (local.get $length)))
+        (i32.store8 (i32.add (local.get $new) (call $digits_at (local.get $new) (local.get $done))) (i32.const 0))
+        (local.set $new (call $split (i32.const 8192)))
+        (local.set $errno (call $path_link (global.get $folder) (i32.const 0) (local.get $path)
+          (call $length (local.get $path)) (global.get $folder) (local.get $new) (call $length (local.get $new))))
+        (br_if $end (local.get $errno))
+        (local.set $done (i64.add (local.get $done) (i64.const 1)))
+        (br $more)))
+    (call $detail_number (local.get $done))
+    (local.get $errno))
 
   ;; --- time, chance, memory, ends
 

@@ -21,6 +21,7 @@ use skillcell::{Result, SkillRuntimeError};
 use tokio_util::sync::CancellationToken;
 
 use super::skill::{reference, resolve};
+use crate::approve::ApproveMode;
 use crate::{exit, progress, terminal};
 
 /// Let a model work on a task with a skill, its scripts in a sandbox
@@ -98,6 +99,12 @@ struct RecordArgs {
     /// Go on with the run of this transcript, which is written on; no tool is run twice
     #[arg(long, value_name = "FILE", conflicts_with = "transcript")]
     resume: Option<PathBuf>,
+    /// Append the audit trail to a file, hash-chained JSON lines; see `skillcell audit`
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+    /// Who says yes before a call that runs or writes something
+    #[arg(long, value_enum, default_value_t)]
+    approve: ApproveMode,
     /// Print one JSON document instead of the answer
     #[arg(long)]
     json: bool,
@@ -136,7 +143,7 @@ pub(crate) fn step(args: &StepArgs) -> ExitCode {
 
 pub(crate) fn replay(args: &ReplayArgs) -> ExitCode {
     match &args.step {
-        Some(file) => finish(run_replay(&args.transcript, file), args.json),
+        Some(file) => finish(run_replay(args, file), args.json),
         None => show(&args.transcript).unwrap_or_else(|error| exit::fail(&error)),
     }
 }
@@ -155,6 +162,7 @@ fn run_agent(args: AgentArgs) -> Result<StepResult<ModeOutcome>> {
         max_context: args.model.max_context,
         max_output: None,
         stream: None,
+        extra: serde_json::Map::new(),
     };
     let (model, bounds) = wire(&model)?;
     let mut config = AgentSkillStepConfig::new(resolve(&reference(&args.skill)?)?.source);
@@ -210,10 +218,11 @@ fn run_step(args: &StepArgs) -> Result<StepResult<ModeOutcome>> {
     execute(checked, model, bounds, &args.record)
 }
 
-fn run_replay(transcript: &Path, file: &Path) -> Result<StepResult<ModeOutcome>> {
+fn run_replay(args: &ReplayArgs, file: &Path) -> Result<StepResult<ModeOutcome>> {
     let (checked, _) = read_step(file)?;
-    let model: Arc<dyn ChatModel> = Arc::new(ReplayModel::new(&Transcript::read(transcript)?));
-    let record = RecordArgs { transcript: None, resume: None, json: false };
+    let model: Arc<dyn ChatModel> = Arc::new(ReplayModel::new(&Transcript::read(&args.transcript)?));
+    let record =
+        RecordArgs { transcript: None, resume: None, audit: None, approve: ApproveMode::Always, json: args.json };
     execute(checked, Some(model), Bounds::default(), &record)
 }
 
@@ -247,6 +256,7 @@ fn wire(model: &ModelFile) -> Result<(Arc<dyn ChatModel>, Bounds)> {
     }
     config.caps.max_context = model.max_context.or(config.caps.max_context);
     config.caps.max_output = model.max_output.unwrap_or(config.caps.max_output);
+    config.extra.clone_from(&model.extra);
     if model.stream == Some(false) {
         config.streaming = Streaming::Off;
     }
@@ -277,6 +287,7 @@ fn execute(
         sinks.push(Arc::new(Live));
     }
     mode.bounds = bounds;
+    mode.approver = record.approve.approver();
     let cancel = CancellationToken::new();
     let job = AgentJob {
         mode,
@@ -289,6 +300,9 @@ fn execute(
     };
     let mut context = StepContext::new(skillcell::builtin_registry());
     context.progress = Arc::new(progress::TerminalProgress::new());
+    if let Some(path) = &record.audit {
+        context.audit = Arc::new(super::run::open_audit(path)?);
+    }
     let executor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -307,6 +321,9 @@ fn execute(
     })
 }
 
+/// Characters of a text in a line of progress; the transcript has all.
+const SHOWN_CHARS: usize = 160;
+
 /// Shows a run while it goes on, on stderr.
 struct Live;
 
@@ -321,7 +338,7 @@ impl AgentSink for Live {
 
 /// One line for people; text of models and scripts is escaped.
 fn line(event: &AgentEvent) -> Option<String> {
-    let short = |text: &str| -> String { text.chars().take(160).flat_map(char::escape_debug).collect() };
+    let short = |text: &str| terminal::escaped(text.chars().take(SHOWN_CHARS));
     match event {
         AgentEvent::ToolStarted { round, tool, arguments, .. } => {
             Some(format!("[{round}] {} {}", short(tool), short(arguments)))

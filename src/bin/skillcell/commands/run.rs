@@ -321,7 +321,8 @@ fn open_stdin(path: &Path) -> Result<File> {
     })
 }
 
-fn open_audit(path: &Path) -> Result<JsonlFileSink> {
+/// Opens the file of `--audit`.
+pub(crate) fn open_audit(path: &Path) -> Result<JsonlFileSink> {
     File::options().read(true).append(true).create(true).open(path).map(JsonlFileSink::new).map_err(|error| {
         SkillRuntimeError::invalid(format!("could not open '{}' for --audit", path.display())).caused_by(error)
     })

@@ -106,10 +106,20 @@ pub(crate) fn resolve(source: &AgentSkillSource) -> Result<ResolvedSkill> {
         .enable_all()
         .build()
         .map_err(|error| SkillRuntimeError::backend("could not start the executor", error))?;
-    executor.block_on(resolver.resolve(source))
+    let resolved = executor.block_on(resolver.resolve(source));
+    resolved.map_err(|error| match source {
+        // A name means the search paths only: a folder that happens to lie here must not come before them, or instead.
+        AgentSkillSource::Name(name) if error.kind() == ErrorKind::NotFound && Path::new(name).is_dir() => {
+            SkillRuntimeError::new(
+                ErrorKind::NotFound,
+                format!("{error}; for the folder of that name that lies here write './{}'", name.escape_debug()),
+            )
+        }
+        _ => error,
+    })
 }
 
-/// On the command line a path without `./` is meant when there is one.
+/// On the command line a path with a `/` in it needs no `./` when it is there.
 pub(crate) fn reference(text: &str) -> Result<AgentSkillSource> {
     match text.parse() {
         Ok(source) => Ok(source),

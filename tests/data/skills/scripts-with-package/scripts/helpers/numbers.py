@@ -1,0 +1,2 @@
+def total(words):
+    return sum(int(word) for word in words)

@@ -1,0 +1,2 @@
+def said(number):
+    return f"together {number}"
