@@ -269,7 +269,8 @@ async fn files_end_at_the_disk_limit() {
     // The twins: within the limits.
     let words = ["files", "/workspace/out/f", "9999", "resize", "/workspace/out/f1", "1073741824"];
     assert_eq!(Seen::of(&run(probe(&words)).await.run), printed("files ok 9999\nresize ok\n"));
-    let words = ["allocate", "/workspace/out/f", "1000", "allocate", "/workspace/out/f", "10", "stat", "/workspace/out/f"];
+    let words =
+        ["allocate", "/workspace/out/f", "1000", "allocate", "/workspace/out/f", "10", "stat", "/workspace/out/f"];
     assert_eq!(Seen::of(&run(probe(&words)).await.run), printed("allocate ok\nallocate ok\nstat ok 4 1000\n"));
 }
 

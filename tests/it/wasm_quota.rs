@@ -116,11 +116,7 @@ async fn runs_at_once_on_one_handle_share_the_limit() {
 
 #[tokio::test]
 async fn a_guest_that_keeps_moving_its_folders_is_held() {
-    held(
-        "mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/out/b",
-        |_| {},
-    )
-    .await;
+    held("mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/out/b", |_| {}).await;
     // From one area to the other and back.
     held("mkdir /workspace/out/a hide /workspace/out/a/f /workspace/out/a /workspace/tmp/b", |_| {}).await;
     allowed(
@@ -141,7 +137,11 @@ async fn files_without_a_name_count_until_they_are_closed() {
     // They are closed with their run.
     for (form, prepared) in both(&small()).await {
         for _ in 0..3 {
-            assert_eq!(prepared.run(&["orphans", "/workspace/out/f", "15"]).await, printed("orphans ok 15\n"), "{form}");
+            assert_eq!(
+                prepared.run(&["orphans", "/workspace/out/f", "15"]).await,
+                printed("orphans ok 15\n"),
+                "{form}"
+            );
         }
     }
 }

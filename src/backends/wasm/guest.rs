@@ -96,9 +96,7 @@ impl Guest {
                 (_, MountMode::ReadWrite | MountMode::CopyOnWrite) => {
                     Access::Host(HostFolder { index, removal: Removal::Allowed })
                 }
-                (_, MountMode::ReadWriteWithoutDelete) => {
-                    Access::Host(HostFolder { index, removal: Removal::Refused })
-                }
+                (_, MountMode::ReadWriteWithoutDelete) => Access::Host(HostFolder { index, removal: Removal::Refused }),
             };
             (mount.guest().to_string(), mount.dir(), access)
         });

@@ -187,14 +187,7 @@ fn live(
         .and_then(|program| Ok((host.load(&program, &job.cache, progress)?, program.library)));
     job.progress.done();
     let (ready, library) = loaded?;
-    let guest = Guest::new(
-        &job.workspace,
-        library.as_ref(),
-        command,
-        &job.limits,
-        output,
-        (&job.account, &job.audit),
-    )?;
+    let guest = Guest::new(&job.workspace, library.as_ref(), command, &job.limits, output, (&job.account, &job.audit))?;
     let mut store = Store::new(&host.engine, guest);
     store.limiter(|guest| &mut guest.limiter);
     store.set_epoch_deadline(1);

@@ -141,11 +141,7 @@ pub(in crate::backends::wasm) struct Account {
 
 impl Account {
     pub(in crate::backends::wasm) fn new(limits: &Limits) -> Arc<Self> {
-        Arc::new(Self {
-            turn: Mutex::default(),
-            state: Mutex::default(),
-            limits: (limits.disk, limits.files),
-        })
+        Arc::new(Self { turn: Mutex::default(), state: Mutex::default(), limits: (limits.disk, limits.files) })
     }
 
     /// Keeps other runs from changing files until it is dropped.
@@ -198,7 +194,9 @@ impl Account {
         } else {
             state.give_back(kind, (file.size - size).saturating_mul(names), 0);
         }
-        if kind == Booking::Held && let Some(held) = state.orphans.get_mut(&file.id) {
+        if kind == Booking::Held
+            && let Some(held) = state.orphans.get_mut(&file.id)
+        {
             *held = size;
         }
         Ok(())

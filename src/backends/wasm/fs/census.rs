@@ -4,6 +4,7 @@
 //! Must be called with the account's turn, or before the run. Invariant: it stops soon after the limits, whatever lies
 //! there.
 
+use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::FsResult;
@@ -11,7 +12,6 @@ use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, HostDescriptor, HostDirectoryEntryStream, OpenFlags, PathFlags,
 };
-use wasmtime::component::Resource;
 
 use super::account::Census;
 use super::files::{Access, Files};
@@ -24,7 +24,9 @@ pub(super) fn count(wasi: &mut WasiP1Ctx, files: &Files) -> wasmtime::Result<()>
     let mut census = Census::default();
     let mut counted = Ok(());
     for (root, guest) in roots {
-        if counted.is_ok() && let Some(access) = files.counted(&guest) {
+        if counted.is_ok()
+            && let Some(access) = files.counted(&guest)
+        {
             let before = (census.bytes, census.entries);
             counted = part(&mut view, &root, files.shared.account.worth_counting(), &mut census);
             if access == Access::Copied {
@@ -53,13 +55,7 @@ fn part(
     let mut waiting = vec![(String::new(), id)];
     while let Some((path, id)) = waiting.pop() {
         let here = if path.is_empty() { ".".to_owned() } else { path.clone() };
-        let opened = view.open_at(
-            borrow(root),
-            PathFlags::empty(),
-            here,
-            OpenFlags::DIRECTORY,
-            DescriptorFlags::READ,
-        );
+        let opened = view.open_at(borrow(root), PathFlags::empty(), here, OpenFlags::DIRECTORY, DescriptorFlags::READ);
         // The host may remove something between the listing and the look.
         let Some(folder) = usual(now(opened)?)? else { continue };
         let stream = usual(now(view.read_directory(borrow(&folder)))?)?;

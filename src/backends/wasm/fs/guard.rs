@@ -403,12 +403,7 @@ fn written<C: Calls>(calls: &mut C, fd: u32) -> Option<(String, Option<Booking>)
     Some((object, booking))
 }
 
-fn resize<C: Calls>(
-    calls: &mut C,
-    (object, booking): (&str, Booking),
-    file: &Stat,
-    size: u64,
-) -> Result<(), C::Error> {
+fn resize<C: Calls>(calls: &mut C, (object, booking): (&str, Booking), file: &Stat, size: u64) -> Result<(), C::Error> {
     let shared = calls.files().shared.clone();
     shared.account.resize(booking, file, size).map_err(|excess| C::end(shared.exceed(object, excess)))
 }

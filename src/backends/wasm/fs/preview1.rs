@@ -89,9 +89,7 @@ impl Calls for Call<'_, '_> {
             Links::Followed => Lookupflags::SYMLINK_FOLLOW,
             Links::Seen => Lookupflags::empty(),
         };
-        let file = lend([path], |memory, [path]| {
-            at_once(self.wasi.path_filestat_get(memory, fd.into(), flags, path))
-        })?;
+        let file = lend([path], |memory, [path]| at_once(self.wasi.path_filestat_get(memory, fd.into(), flags, path)))?;
         Ok(stat(&file))
     }
 
@@ -212,13 +210,7 @@ impl WasiSnapshotPreview1 for Guest {
         poll_oneoff(subscriptions: GuestPtr<Subscription>, events: GuestPtr<Event>, count: Size) -> Result<Size>;
     }
 
-    fn fd_allocate(
-        &mut self,
-        memory: &mut GuestMemory<'_>,
-        fd: Fd,
-        offset: Filesize,
-        length: Filesize,
-    ) -> Result<()> {
+    fn fd_allocate(&mut self, memory: &mut GuestMemory<'_>, fd: Fd, offset: Filesize, length: Filesize) -> Result<()> {
         // The engine has no such call. What a program relies on is the size; that the host sets the room aside is more
         // than any host promises for all its file systems.
         let end = offset.checked_add(length).ok_or(Errno::Fbig)?;
@@ -308,12 +300,7 @@ impl WasiSnapshotPreview1 for Guest {
         })
     }
 
-    async fn path_create_directory(
-        &mut self,
-        memory: &mut GuestMemory<'_>,
-        fd: Fd,
-        name: GuestPtr<str>,
-    ) -> Result<()> {
+    async fn path_create_directory(&mut self, memory: &mut GuestMemory<'_>, fd: Fd, name: GuestPtr<str>) -> Result<()> {
         let name = path(memory, name)?;
         guard::create_folder(&mut self.call(memory), At { fd: fd.into(), path: &name }, |call| {
             lend([&name], |memory, [name]| at_once(call.wasi.path_create_directory(memory, fd, name)))
@@ -411,12 +398,7 @@ impl WasiSnapshotPreview1 for Guest {
         })
     }
 
-    async fn path_remove_directory(
-        &mut self,
-        memory: &mut GuestMemory<'_>,
-        fd: Fd,
-        name: GuestPtr<str>,
-    ) -> Result<()> {
+    async fn path_remove_directory(&mut self, memory: &mut GuestMemory<'_>, fd: Fd, name: GuestPtr<str>) -> Result<()> {
         let name = path(memory, name)?;
         guard::remove(&mut self.call(memory), "remove_folder", At { fd: fd.into(), path: &name }, |call| {
             lend([&name], |memory, [name]| at_once(call.wasi.path_remove_directory(memory, fd, name)))
@@ -434,9 +416,7 @@ impl WasiSnapshotPreview1 for Guest {
         let (from, to) = (path(memory, from)?, path(memory, to)?);
         let ends = (At { fd: from_fd.into(), path: &from }, At { fd: to_fd.into(), path: &to });
         guard::rename(&mut self.call(memory), ends.0, ends.1, |call| {
-            lend([&from, &to], |memory, [from, to]| {
-                at_once(call.wasi.path_rename(memory, from_fd, from, to_fd, to))
-            })
+            lend([&from, &to], |memory, [from, to]| at_once(call.wasi.path_rename(memory, from_fd, from, to_fd, to)))
         })
     }
 
@@ -449,18 +429,11 @@ impl WasiSnapshotPreview1 for Guest {
     ) -> Result<()> {
         let (target, name) = (path(memory, target)?, path(memory, name)?);
         guard::symlink(&mut self.call(memory), &target, At { fd: fd.into(), path: &name }, |call| {
-            lend([&target, &name], |memory, [target, name]| {
-                at_once(call.wasi.path_symlink(memory, target, fd, name))
-            })
+            lend([&target, &name], |memory, [target, name]| at_once(call.wasi.path_symlink(memory, target, fd, name)))
         })
     }
 
-    async fn path_unlink_file(
-        &mut self,
-        memory: &mut GuestMemory<'_>,
-        fd: Fd,
-        name: GuestPtr<str>,
-    ) -> Result<()> {
+    async fn path_unlink_file(&mut self, memory: &mut GuestMemory<'_>, fd: Fd, name: GuestPtr<str>) -> Result<()> {
         let name = path(memory, name)?;
         guard::remove(&mut self.call(memory), "remove_file", At { fd: fd.into(), path: &name }, |call| {
             lend([&name], |memory, [name]| at_once(call.wasi.path_unlink_file(memory, fd, name)))

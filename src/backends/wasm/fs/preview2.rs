@@ -243,14 +243,7 @@ impl HostDescriptor for Guest {
         })
     }
 
-    async fn link_at(
-        &mut self,
-        fd: Handle,
-        flags: PathFlags,
-        from: String,
-        to_fd: Handle,
-        to: String,
-    ) -> FsResult<()> {
+    async fn link_at(&mut self, fd: Handle, flags: PathFlags, from: String, to_fd: Handle, to: String) -> FsResult<()> {
         let ends = (At { fd: fd.rep(), path: &from }, At { fd: to_fd.rep(), path: &to });
         guard::link(&mut self.on(), ends.0, ends.1, |call| {
             let (fd, to_fd) = (borrow(fd.rep()), borrow(to_fd.rep()));
