@@ -6,17 +6,22 @@
 pub mod agent;
 pub mod audit;
 mod backends;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod digest;
 mod error;
 #[cfg(any(feature = "fetch", feature = "llm"))]
 mod http;
+pub mod packages;
 pub mod policy;
 pub mod runtime;
 pub mod skill;
 pub mod step;
 pub mod workspace;
 
-pub use backends::{builtin_registry, get_skill_runtime, list_skill_runtimes, register_skill_runtime};
+pub use backends::{
+    SeatbeltWorld, builtin_registry, get_skill_runtime, list_skill_runtimes, register_skill_runtime, seatbelt_profile,
+};
 pub use error::{ErrorKind, Result, SkillRuntimeError};
 pub use policy::{
     EnforcementReport, NetworkPolicy, RuntimeCapabilities, SandboxPolicy, assess_runtime_enforcement,

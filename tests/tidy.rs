@@ -82,7 +82,7 @@ fn files_are_short_and_say_what_they_are_for() {
 
 /// Modules of the library and the modules of ours that each may use. Anything else is a new arrow: change
 /// ARCHITECTURE.md in the same commit.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("error", &[]),
     ("digest", &[]),
     ("http", &["error"]),
@@ -94,7 +94,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("backends", &["error", "policy", "audit", "skill", "workspace", "runtime"]),
     ("agent", &["error", "digest", "http", "policy", "audit", "skill", "workspace", "runtime"]),
     ("conformance", &["error", "policy", "audit", "skill", "workspace", "runtime"]),
-    ("step", &["error", "policy", "audit", "skill", "workspace", "runtime", "agent"]),
+    ("packages", &["error", "digest", "skill", "workspace"]),
+    ("step", &["error", "policy", "audit", "skill", "workspace", "runtime", "agent", "packages"]),
 ];
 
 #[test]
@@ -290,4 +291,45 @@ fn documents_are_there_and_the_changelog_knows_the_version() {
         changelog.contains(&format!("## [{}]", env!("CARGO_PKG_VERSION"))),
         "CHANGELOG.md has no entry for this version"
     );
+}
+
+/// Every test that a document names as proof is there, and is a test.
+#[test]
+fn tests_that_documents_name_exist() {
+    let text = fs::read_to_string(root().join("docs/coming-from-carl.md")).unwrap();
+    let (_, table) = text.split_once("## Faults of CARL's skills").unwrap();
+    let (mut findings, mut found) = (Vec::new(), 0);
+    for line in table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| fault |")) {
+        let proof = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        let names: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            findings.push(format!("no test is named for: {line}"));
+        }
+        for name in names {
+            found += 1;
+            let (module, test) = name.rsplit_once("::").unwrap_or(("", name));
+            let inner = module.trim_end_matches("::tests").replace("::", "/");
+            let files = [format!("tests/it/{module}.rs"), format!("src/{inner}.rs"), format!("src/{inner}/mod.rs")];
+            let content = files.iter().find_map(|file| fs::read_to_string(root().join(file)).ok()).unwrap_or_default();
+            let lines: Vec<&str> = content.lines().map(str::trim).collect();
+            let at = lines.iter().position(|line| {
+                line.trim_start_matches("async ")
+                    .strip_prefix("fn ")
+                    .is_some_and(|rest| rest.starts_with(&format!("{test}(")))
+            });
+            // Attributes and comments may stand between the two.
+            let is_test = at.is_some_and(|at| {
+                let before =
+                    lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+                before.into_iter().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+            });
+            if !is_test && !content.contains("proptest") {
+                findings.push(format!("{name} is no test ({})", files.join(", ")));
+            } else if !is_test && !content.contains(&format!("fn {test}(")) {
+                findings.push(format!("{name} is not there"));
+            }
+        }
+    }
+    fail(&findings);
+    assert!(found > 40, "only {found} tests are named");
 }

@@ -15,6 +15,7 @@ use super::events::{AgentEvent, AgentSink, ToolOutcome};
 use super::guard::{LoopGuard, Verdict};
 use super::model::{RawToolCall, ToolResult};
 use super::outcome::StopReason;
+use super::screen::{ResultScreen, Screened};
 use super::toolbox::{Executed, Toolbox};
 use super::tools::{Tool, ToolCall, canonical, decode};
 use crate::audit::Layer;
@@ -25,6 +26,7 @@ pub(super) struct Turnwork<'a> {
     pub(super) toolbox: Toolbox<'a>,
     pub(super) offered: &'a [Tool],
     pub(super) approver: Option<&'a dyn Approver>,
+    pub(super) screen: &'a dyn ResultScreen,
     pub(super) events: &'a dyn AgentSink,
     pub(super) cancel: &'a CancellationToken,
     pub(super) meter: &'a mut Meter,
@@ -251,6 +253,7 @@ impl Turnwork<'_> {
                 }
             };
             if !matches!(executed.outcome, ToolOutcome::NotStarted | ToolOutcome::Interrupted) {
+                executed = self.screened(&call.name, executed)?;
                 match self.guard.take(&call.name, &canonical(&call.arguments), &executed.content) {
                     Verdict::Fine => {}
                     Verdict::Warn(count) => {
@@ -273,6 +276,33 @@ impl Turnwork<'_> {
             results.push(self.finished(*index, call, executed, seconds)?);
         }
         Ok(end)
+    }
+
+    /// Lets the screen look at what a script or a file said. Words of our own are not looked at.
+    fn screened(&self, name: &str, executed: Executed) -> Result<Executed> {
+        let Some(tool) = Tool::from_name(name) else { return Ok(executed) };
+        let foreign = match tool {
+            Tool::RunScript | Tool::ReadFile | Tool::ReadResource | Tool::ListResources => true,
+            Tool::WriteFile => false,
+        };
+        if !foreign || matches!(executed.outcome, ToolOutcome::Denied | ToolOutcome::Invalid) {
+            return Ok(executed);
+        }
+        let audit = self.toolbox.handle.audit();
+        match self.screen.screen(tool, &executed.content) {
+            Screened::Pass => Ok(executed),
+            Screened::Annotate(note) => {
+                audit.allow(Layer::Step, "screen", tool.name(), &note)?;
+                Ok(Executed { content: format!("[Note: {note}]\n{}", executed.content), ..executed })
+            }
+            Screened::Redact { text, reason } => {
+                audit.allow(Layer::Step, "screen", tool.name(), &reason)?;
+                Ok(Executed { content: text, ..executed })
+            }
+            Screened::Withhold(reason) => {
+                Ok(self.toolbox.deny("screen", tool.name(), &format!("the result is held back: {reason}")))
+            }
+        }
     }
 
     fn finished(&self, index: usize, call: &RawToolCall, executed: Executed, duration: f64) -> Result<ToolResult> {

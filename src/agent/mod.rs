@@ -20,6 +20,7 @@ mod outcome;
 mod recover;
 mod run_loop;
 mod schema;
+mod screen;
 mod scripted;
 mod toolbox;
 mod tools;
@@ -40,6 +41,7 @@ pub use modes::{AgentSkillExecutionMode, ModeConfig, ModeEnvironment, ModeOutcom
 pub use outcome::{AgentOutcome, StopReason};
 pub use run_loop::{AgentConfig, AgentEnvironment, SchemaMode, ToolOffer, run_loop};
 pub use schema::OutputSchema;
+pub use screen::{BasicScreen, NoScreen, ResultScreen, Screened};
 pub use scripted::{AskedTurn, ReplayModel, ScriptedModel};
 pub use tools::Tool;
 pub use transcript::{Conversation, Transcript, TranscriptFile};

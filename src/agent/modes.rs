@@ -18,6 +18,7 @@ use super::model::ChatModel;
 use super::outcome::{AgentOutcome, StopReason};
 use super::run_loop::{AgentConfig, AgentEnvironment, SchemaMode, ToolOffer, run_loop};
 use super::schema::OutputSchema;
+use super::screen::{BasicScreen, ResultScreen};
 use super::transcript::Conversation;
 use crate::audit::Layer;
 use crate::error::{Result, SkillRuntimeError};
@@ -110,6 +111,8 @@ pub struct ModeConfig {
     pub bounds: Bounds,
     /// Asked before each call that changes something.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Looks at results before the model reads them.
+    pub screen: Arc<dyn ResultScreen>,
     /// Where an earlier run of the loop stood.
     pub resume: Option<Conversation>,
 }
@@ -134,6 +137,7 @@ impl ModeConfig {
             schema_mode: SchemaMode::default(),
             bounds: Bounds::default(),
             approver: None,
+            screen: Arc::new(BasicScreen),
             resume: None,
         }
     }
@@ -308,6 +312,7 @@ fn failed_text(run: &RuntimeRunResult) -> String {
         | crate::runtime::Termination::OutOfMemory
         | crate::runtime::Termination::OutputLimit
         | crate::runtime::Termination::DiskLimit
+        | crate::runtime::Termination::ProcessLimit
         | crate::runtime::Termination::Trapped(_)
         | crate::runtime::Termination::Cancelled => run.termination.to_string(),
     };
@@ -368,6 +373,7 @@ async fn ask(
     loop_config.schema_mode = config.schema_mode;
     loop_config.bounds = config.bounds.clone();
     loop_config.approver = config.approver.clone();
+    loop_config.screen = config.screen.clone();
     loop_config.resume = config.resume.clone();
     let inner = AgentEnvironment {
         runtime: environment.runtime,

@@ -21,6 +21,7 @@ use super::model::{ChatModel, Message, ModelStop, ToolChoice, ToolSpec, Turn, Tu
 use super::outcome::{AgentOutcome, StopReason};
 use super::recover::recover;
 use super::schema::OutputSchema;
+use super::screen::{BasicScreen, ResultScreen};
 use super::toolbox::Toolbox;
 use super::tools::Tool;
 use super::transcript::Conversation;
@@ -72,6 +73,8 @@ pub struct AgentConfig {
     pub bounds: Bounds,
     /// Asked before each call that changes something. `None`: nobody is asked.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Looks at results before the model reads them. Default: [`BasicScreen`], which only annotates.
+    pub screen: Arc<dyn ResultScreen>,
     /// Where an earlier run stood, to go on from there.
     pub resume: Option<Conversation>,
 }
@@ -110,6 +113,7 @@ impl AgentConfig {
             schema_mode: SchemaMode::default(),
             bounds: Bounds::default(),
             approver: None,
+            screen: Arc::new(BasicScreen),
             resume: None,
         }
     }
@@ -360,6 +364,7 @@ impl Run<'_> {
             },
             offered: &self.offered,
             approver: self.config.approver.as_deref(),
+            screen: &*self.config.screen,
             events: environment.events,
             cancel: environment.cancel,
             meter: &mut self.meter,

@@ -179,6 +179,7 @@ impl Toolbox<'_> {
             | Termination::OutOfMemory
             | Termination::OutputLimit
             | Termination::DiskLimit
+            | Termination::ProcessLimit
             | Termination::Trapped(_) => ToolOutcome::Done,
         };
         match termination {
@@ -195,6 +196,7 @@ impl Toolbox<'_> {
             | Termination::OutOfMemory
             | Termination::OutputLimit
             | Termination::DiskLimit
+            | Termination::ProcessLimit
             | Termination::Trapped(_)
             | Termination::Cancelled => notes.push(format!("[Error: script {termination}]")),
         }

@@ -5,14 +5,15 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::PermissionsExt;
 
-use super::child::{ChildEnd, DiskWatch};
+use super::child::{ChildEnd, DiskWatch, Group, delegation};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::runtime::{RunCommand, RuntimeRunResult, SkillRuntimeHandle};
-use crate::workspace::{Area, GuestPath, Workspace};
+use crate::workspace::{Area, GuestPath, Outside, Workspace};
 
 /// The search path of a guest: the system's folders. The folder of an interpreter that lies elsewhere is put before it.
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -139,6 +140,29 @@ pub(super) fn watched(handle: &SkillRuntimeHandle) -> Result<DiskWatch> {
     Ok(DiskWatch { folders: vec![clone(Area::Out)?, clone(Area::Tmp)?], bytes: limits.disk, files: limits.files })
 }
 
+/// A control group for the next run, where this machine lets us make one; it is in the ledger before it is there.
+pub(super) fn group(handle: &SkillRuntimeHandle, own_processes: usize) -> Result<Option<Group>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let Ok(delegation) = delegation() else { return Ok(None) };
+    let name = handle.workspace().group_name(NEXT.fetch_add(1, Ordering::Relaxed));
+    handle.workspace().record(&Outside::Group(delegation.place(&name)))?;
+    let made = delegation.make(&name, &handle.policy().limits, own_processes);
+    made.map(Some).map_err(|error| {
+        SkillRuntimeError::backend(
+            "the control group of a run could not be made in the cgroup that this process may use",
+            error,
+        )
+    })
+}
+
+/// How the limits of a run are kept on this machine, for the handle.
+pub(super) fn limits_kept_by() -> String {
+    match delegation() {
+        Ok(_) => "cgroup v2: memory and processes of the whole run; rlimits and a watch for the rest".to_owned(),
+        Err(why) => format!("rlimits for each process and a watch on the whole run; no cgroup v2: {why}"),
+    }
+}
+
 /// Tells the audit trail that a run was refused, where it was, and hands the error on.
 pub(super) fn refused(
     handle: &SkillRuntimeHandle,
@@ -168,6 +192,9 @@ pub(super) fn refused(
 pub(super) fn concluded(handle: &SkillRuntimeHandle, command: &RunCommand, end: ChildEnd) -> RuntimeRunResult {
     if let Some(limit) = end.limit {
         handle.audit().deny(Layer::Limit, limit, command.program(), &end.termination.to_string());
+    }
+    if end.refused_processes && end.limit != Some("process_limit") {
+        handle.audit().deny(Layer::Limit, "process_limit", command.program(), "the kernel refused more processes");
     }
     if end.left_behind {
         handle.audit().deny(

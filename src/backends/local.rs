@@ -19,8 +19,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cap_std::fs::Dir;
 
-use super::child::{self, ChildSpec, OnHost, Place, ProgramError, Rights, find_program};
-use super::guest::{Elsewhere, concluded, fixed_environment, not_there, own_program, refused, set_variable, watched};
+use super::child::{self, ChildSpec, OnHost, Place, ProgramError, find_program};
+use super::guest::{
+    Elsewhere, concluded, fixed_environment, group, limits_kept_by, not_there, own_program, refused, set_variable,
+    watched,
+};
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{Isolation, RuntimeCapabilities, Support};
@@ -110,7 +113,8 @@ impl SkillRuntime for LocalRuntime {
         );
         context.audit.allow(Layer::Runtime, "prepare", NAME, "not confined: files and network are the user's own")?;
         let state = LocalState { search: std::env::var_os("PATH").unwrap_or_default(), world: Elsewhere { root } };
-        Ok(SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state))
+        let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);
+        Ok(handle.with_backend("limits", limits_kept_by()))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
@@ -119,23 +123,18 @@ impl SkillRuntime for LocalRuntime {
             Translated::new(state, handle.workspace(), command).map_err(|error| refused(handle, command, error))?;
         let limits = handle.policy().limits.clone();
         let disk = watched(handle)?;
+        let group = group(handle, 0)?;
         handle.audit().allow(Layer::Process, "run", command.program(), "")?;
         let spec = ChildSpec {
             program: translated.program,
             argv: translated.argv,
             env: translated.env,
-            place: Place::Host(OnHost {
-                folder: translated.folder,
-                keep: Vec::new(),
-                folders: Vec::new(),
-                user: None,
-                rights: Rights::Fixed,
-                own_processes: 0,
-            }),
+            place: Place::Host(OnHost::new(translated.folder)),
             stdin: command.stdin.clone(),
             sink: command.sink.clone(),
             limits,
             disk: Some(disk),
+            group,
         };
         let end = child::run(spec)
             .await

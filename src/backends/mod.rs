@@ -14,6 +14,9 @@ mod firejail;
 mod guest;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
+#[cfg(all(any(feature = "bubblewrap", feature = "firejail"), target_os = "linux"))]
+mod ownership;
+mod seatbelt;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod toolchain;
 #[cfg(feature = "wasm")]
@@ -21,6 +24,7 @@ mod wasm;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use self::seatbelt::{SeatbeltWorld, seatbelt_profile};
 use crate::error::Result;
 use crate::runtime::{RuntimeFactory, RuntimeRegistry, SkillRuntime};
 

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::child::find_program;
+use super::child::TrustedFolders;
 
 /// The interpreters that scripts are run with.
 const NAMES: [&str; 9] = ["python3", "python", "node", "nodejs", "ruby", "perl", "lua", "bash", "sh"];
@@ -31,8 +31,9 @@ impl Toolchains {
     /// Looks at the host's search path. Never takes anything from inside `forbidden`.
     pub(super) fn find(search: &OsStr, forbidden: &Path, home: Option<&Path>) -> Self {
         let mut found = Self::default();
+        let trusted = TrustedFolders::of(search, forbidden);
         for name in NAMES {
-            let Ok(program) = find_program(name, search, forbidden) else { continue };
+            let Ok(program) = trusted.find(name) else { continue };
             let program = behind_shim(&program, name).unwrap_or(program);
             if is_system(&program) {
                 continue;

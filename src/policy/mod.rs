@@ -24,6 +24,7 @@ pub use host::{normalize_network_allowlist_hosts, normalize_network_host};
 pub use limits::{Limits, MAX_WALL_TIME, RequestedLimits, parse_duration, parse_size};
 pub use mount::{MAX_MOUNTS, MountGrant, MountMode, MountPoint, MountRequest, grants_of};
 pub use network::{NetworkPolicy, ResolvedNetwork, resolve_network_policy};
+pub(crate) use protected::protected_patterns;
 pub use protected::{Protection, protection};
 pub use tier::{BlastRadius, CodeTrust, Credentials, Operator, RequiredTier, Tier, WriteScope, check_tier, least_tier};
 

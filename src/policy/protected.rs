@@ -60,6 +60,12 @@ const PROTECTED: [(&[&str], &str); 40] = [
     (&[".devcontainer", "**"], "an editor builds and runs it"),
 ];
 
+/// The patterns themselves, for runtimes whose sandbox takes patterns: components, of which a last `**` stands for
+/// everything at and below.
+pub(crate) fn protected_patterns() -> impl Iterator<Item = &'static [&'static str]> {
+    PROTECTED.iter().map(|(pattern, _)| *pattern)
+}
+
 /// What a path means: `parts` are its components below the mount, top first, without `.` and `..`. `above` are the last
 /// components of the host's own path, so that a mount of `.git` itself is known for what it is.
 #[must_use]

@@ -40,6 +40,14 @@ pub trait SkillRuntime: Send + Sync {
         MountSupport::None
     }
 
+    /// The modules at the top that a script of the interpreter `program` can import, where that is known for sure without
+    /// starting anything; packages aside. `None`, the default, when it isn't: an interpreter of the machine or of an
+    /// image has what was installed with it.
+    fn known_modules(&self, program: &str) -> Option<Vec<&'static str>> {
+        let _ = program;
+        None
+    }
+
     /// Whether it can be used on this machine now, and if not what would help. Starts nothing, takes milliseconds.
     async fn availability(&self) -> Availability;
 

@@ -23,6 +23,8 @@ pub enum Termination {
     OutputLimit,
     /// It wrote more to the workspace than the disk or file limit.
     DiskLimit,
+    /// It started more processes than it may (where the kernel refuses more by itself, a start fails inside instead).
+    ProcessLimit,
     /// The guest program broke a rule of its machine (wasm).
     Trapped(Trap),
     /// The caller cancelled.
@@ -53,7 +55,7 @@ impl Termination {
             Self::Exited(code) => *code,
             Self::Signaled(signal) => -signal,
             Self::TimedOut => 124,
-            Self::OutOfFuel | Self::OutOfMemory | Self::OutputLimit | Self::DiskLimit => 137,
+            Self::OutOfFuel | Self::OutOfMemory | Self::OutputLimit | Self::DiskLimit | Self::ProcessLimit => 137,
             Self::Trapped(_) => 134,
             Self::Cancelled => 130,
         }
@@ -70,6 +72,7 @@ impl fmt::Display for Termination {
             Self::OutOfMemory => f.write_str("stopped at the memory limit"),
             Self::OutputLimit => f.write_str("stopped at the output limit"),
             Self::DiskLimit => f.write_str("stopped at the disk limit (bytes or files in the workspace)"),
+            Self::ProcessLimit => f.write_str("stopped at the process limit"),
             Self::Trapped(trap) => write!(f, "trapped: {}", trap.message),
             Self::Cancelled => f.write_str("cancelled"),
         }

@@ -15,7 +15,7 @@ use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::workspace::{GuestPath, TreeBuilder};
 
 /// Bytes of an archive. It is held in memory; the largest known repositories of skills have a few.
-pub(super) const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 /// Bytes of everything in it, unpacked.
 const MAX_UNPACKED_BYTES: u64 = 256 << 20;
 /// Bytes out for each byte in. Deflate gives at most 1032; text gives 10; a bomb lives above.
@@ -44,7 +44,8 @@ impl ArchiveFormat {
     pub(super) fn of(bytes: &[u8]) -> Result<Self> {
         if bytes.starts_with(&[0x1f, 0x8b]) {
             Ok(Self::TarGz)
-        } else if bytes.starts_with(b"PK\x03\x04") {
+        } else if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+            // The second is one without entries.
             Ok(Self::Zip)
         } else {
             Err(SkillRuntimeError::invalid("what was fetched is neither a .tar.gz nor a .zip; check the address"))
@@ -156,16 +157,47 @@ impl<'a> Archive<'a> {
                     left = left.saturating_sub(builder.file(inside, executable, content, left).map_err(bomb_or)?);
                     Ok(())
                 }
-                Kind::Link | Kind::Special => Err(SkillRuntimeError::new(
-                    ErrorKind::PathDenied,
-                    format!(
-                        "'{}' in the archive is a link or a special file, which is never made; ask its author for plain files",
-                        path.escape_debug()
-                    ),
-                )),
+                Kind::Link | Kind::Special => Err(special(path)),
             }
         })
     }
+}
+
+/// Writes every file of an archive that `place` gives a path to: the archive's own path goes in, the path in the tree
+/// comes out. Links and special files are refused wherever they would go. The limits are those of skills.
+///
+/// # Errors
+/// As [`Archive::open`] and [`Archive::unpack`].
+pub(crate) fn unpack_files(
+    bytes: &[u8],
+    builder: &mut TreeBuilder<'_>,
+    place: &mut dyn FnMut(&str) -> Result<Option<String>>,
+) -> Result<()> {
+    if bytes.len() as u64 > MAX_ARCHIVE_BYTES {
+        return Err(too_large("the archive", MAX_ARCHIVE_BYTES));
+    }
+    let mut left = MAX_UNPACKED_BYTES;
+    walk(bytes, ArchiveFormat::of(bytes)?, &mut |path, kind, content| {
+        let executable = match kind {
+            Kind::Folder => return Ok(()),
+            Kind::File { executable } => executable,
+            Kind::Link | Kind::Special => return Err(special(path)),
+        };
+        if let Some(inside) = place(path)? {
+            left = left.saturating_sub(builder.file(&inside, executable, content, left).map_err(bomb_or)?);
+        }
+        Ok(())
+    })
+}
+
+fn special(path: &str) -> SkillRuntimeError {
+    SkillRuntimeError::new(
+        ErrorKind::PathDenied,
+        format!(
+            "'{}' in the archive is a link or a special file, which is never made; ask its author for plain files",
+            path.escape_debug()
+        ),
+    )
 }
 
 type Visit<'v> = &'v mut dyn FnMut(&str, Kind, &mut dyn Read) -> Result<()>;

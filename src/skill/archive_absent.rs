@@ -4,7 +4,7 @@ use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::workspace::TreeBuilder;
 
 /// As in a full build.
-pub(super) const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// As in a full build.
 #[derive(Debug, Clone, Copy)]
@@ -44,4 +44,16 @@ impl Archive<'_> {
     pub(super) fn unpack(&self, _builder: &mut TreeBuilder<'_>) -> Result<()> {
         match self.never {}
     }
+}
+
+/// As in a full build.
+pub(crate) fn unpack_files(
+    _bytes: &[u8],
+    _builder: &mut TreeBuilder<'_>,
+    _place: &mut dyn FnMut(&str) -> Result<Option<String>>,
+) -> Result<()> {
+    Err(SkillRuntimeError::new(
+        ErrorKind::Unavailable,
+        "this build of skillcell can't unpack packages; build it with the feature 'fetch'",
+    ))
 }

@@ -16,6 +16,7 @@ mod fetch;
 #[cfg(feature = "fetch")]
 mod fetch_http;
 mod frontmatter;
+mod imports;
 mod loaded;
 mod lock;
 mod manifest;
@@ -27,10 +28,12 @@ mod resources;
 mod source;
 mod trust;
 
+pub(crate) use archive::{MAX_ARCHIVE_BYTES, unpack_files};
 pub use fetch::{FetchRequest, Fetched, Fetcher};
 #[cfg(feature = "fetch")]
 pub use fetch_http::HttpFetcher;
 pub use frontmatter::MAX_SKILL_MD_BYTES;
+pub(crate) use imports::first_imports;
 pub use loaded::LoadedSkill;
 pub use lock::{LockedFile, LockedSkill, MAX_LOCK_BYTES, SkillLock};
 pub use manifest::{ManifestFinding, ManifestMode, SkillManifest};

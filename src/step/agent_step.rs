@@ -18,6 +18,7 @@ use crate::error::{Result, SkillRuntimeError};
 use crate::policy::parse_network_allowlist_from_allowed_tools;
 use crate::runtime::{SkillRuntimeHandle, Termination};
 use crate::skill::{LoadedSkill, ManifestMode, TrustPolicy, VerifiedSkill};
+use crate::workspace::HostTree;
 
 /// Whether hosts that a manifest asks for (`WebFetch(domain:…)`) count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -144,6 +145,23 @@ impl Work for AgentWork {
             tracing::warn!(skill = %loaded.manifest.name, rule = finding.rule, "{finding}");
         }
         Ok(loaded)
+    }
+
+    fn scripts(&self, skill: &VerifiedSkill, _ready: &LoadedSkill) -> Vec<String> {
+        // The model chooses among all of them.
+        super::packages::python_files(skill).map(str::to_owned).collect()
+    }
+
+    fn look(
+        &self,
+        _plan: &StepPlan,
+        _skill: &VerifiedSkill,
+        _ready: &LoadedSkill,
+        _site: Option<&HostTree>,
+        _instead: &str,
+    ) -> Result<()> {
+        // Which script the model runs isn't known; it is told by the script's own failure.
+        Ok(())
     }
 
     async fn run(

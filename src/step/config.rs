@@ -57,6 +57,31 @@ pub struct AgentSkillStepConfig {
     pub output_files_glob: Vec<String>,
     /// Where results go.
     pub output: OutputDelivery,
+    /// Packages for the script, beside those in `runtime_config`.
+    pub packages: PackageConfig,
+}
+
+/// Packages that are installed for a script, at `/workspace/site`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageConfig {
+    /// Requirements on Python packages (CARL's name); `runtime_config['extra_pip']` adds to them.
+    pub extra_pip: Vec<String>,
+    /// Whether what a script says it needs (PEP 723) is installed too.
+    pub script_requirements: ScriptRequirements,
+    /// The lock: files whose digests are in it are the only ones installed, and what is installed is added to it. Without
+    /// one, the lock beside the skill ([`PackageLock::beside`](crate::packages::PackageLock::beside)) is used if it exists.
+    pub lock: Option<PathBuf>,
+}
+
+/// Whether the requirements in a script's own comment block count. The block is foreign text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScriptRequirements {
+    /// They don't.
+    #[default]
+    Ignore,
+    /// They are installed like the caller's own.
+    Install,
 }
 
 /// Where results go.
@@ -97,6 +122,7 @@ impl AgentSkillStepConfig {
             out_mode: OutMode::default(),
             output_files_glob: vec!["*".to_owned()],
             output: OutputDelivery::default(),
+            packages: PackageConfig::default(),
         }
     }
 }

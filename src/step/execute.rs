@@ -1,17 +1,21 @@
-//! The flow, top to bottom: plan, trust, gate, workspace, stage, prepare, run, collect, cleanup, result.
+//! The flow, top to bottom: plan, trust, gate, packages, workspace, stage, prepare, run, collect, cleanup, result.
 //!
 //! The order is a security property. Nothing exists before the gate; nothing runs before its bytes are verified;
 //! nothing is collected while the guest lives; cleanup happens on every way out, also when the future is dropped.
 //! No branch here depends on which runtime it is.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::absent::refuse_absent_module;
 use super::cancel::Cancel;
 use super::config::{AgentSkillStepConfig, OutputDelivery};
+use super::deliver::{Delivered, collect};
+use super::packages::{self, Packages};
 use super::plan::StepPlan;
-use super::result::{DeliveredOutput, StepResult};
+use super::result::StepResult;
 use crate::audit::{AuditScope, AuditSink, Layer, NullSink, RunId};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 use crate::policy::{RequiredTier, check_tier, least_tier};
@@ -20,7 +24,7 @@ use crate::runtime::{
     SkillRuntimeHandle, Termination,
 };
 use crate::skill::VerifiedSkill;
-use crate::workspace::{ApplyChanges, MountReport, SkippedOutput, Workspace};
+use crate::workspace::{ApplyChanges, Area, HostTree, Workspace, check_export_folder};
 
 /// What a step runs with: the runtimes there are, and who listens.
 #[derive(Clone)]
@@ -35,6 +39,8 @@ pub struct StepContext {
     pub sink: Option<Arc<dyn OutputSink>>,
     /// Ends the step from outside, with its cleanup done and an honest result.
     pub cancel: Cancel,
+    /// The folder of installed packages; private, and made if it is missing.
+    pub package_cache: PathBuf,
 }
 
 impl StepContext {
@@ -47,6 +53,7 @@ impl StepContext {
             progress: Arc::new(SilentProgress),
             sink: None,
             cancel: Cancel::default(),
+            package_cache: packages::default_cache(),
         }
     }
 }
@@ -85,6 +92,19 @@ pub(super) trait Work: Send + Sync {
     /// Looks into the skill.
     fn ready(&self, plan: &StepPlan, skill: &Arc<VerifiedSkill>) -> Result<Self::Ready>;
 
+    /// The Python files that may run, as paths in the skill: what they say they need may be installed.
+    fn scripts(&self, skill: &VerifiedSkill, ready: &Self::Ready) -> Vec<String>;
+
+    /// Refuses what certainly can't work, with the packages known. `instead` says where it may work.
+    fn look(
+        &self,
+        plan: &StepPlan,
+        skill: &VerifiedSkill,
+        ready: &Self::Ready,
+        site: Option<&HostTree>,
+        instead: &str,
+    ) -> Result<()>;
+
     /// Does it.
     async fn run(
         &self,
@@ -122,6 +142,26 @@ impl Work for OneScript {
 
     fn ready(&self, plan: &StepPlan, skill: &Arc<VerifiedSkill>) -> Result<RunCommand> {
         plan.command(skill)
+    }
+
+    fn scripts(&self, skill: &VerifiedSkill, ready: &RunCommand) -> Vec<String> {
+        let folder = Area::Skill.guest_path();
+        // The program, or what the interpreter is given.
+        let word = |path: &&str| {
+            folder.join(path).is_ok_and(|path| ready.argv().iter().take(2).any(|word| *word == path.to_string()))
+        };
+        packages::python_files(skill).filter(word).map(str::to_owned).collect()
+    }
+
+    fn look(
+        &self,
+        plan: &StepPlan,
+        skill: &VerifiedSkill,
+        ready: &RunCommand,
+        site: Option<&HostTree>,
+        instead: &str,
+    ) -> Result<()> {
+        refuse_absent_module(plan, skill, ready, site, instead)
     }
 
     async fn run(
@@ -228,6 +268,10 @@ async fn flow<W: Work>(
     gate(&plan, audit)?;
 
     let plan = Arc::new(plan);
+    if let OutputDelivery::Folder { path, .. } = &plan.output {
+        let path = path.clone();
+        blocking(move || check_export_folder(&path)).await?;
+    }
     let skill = {
         let (plan, audit) = (plan.clone(), audit.clone());
         blocking(move || VerifiedSkill::verify(&plan.skill, &plan.trust, &audit)).await?
@@ -235,9 +279,24 @@ async fn flow<W: Work>(
     let skill = Arc::new(skill);
     let ready = work.ready(&plan, &skill)?;
 
+    let scripts = work.scripts(&skill, &ready);
+    let packages = {
+        let install = packages::install(&plan, &skill, &scripts, context, audit);
+        tokio::select! {
+            biased;
+            () = context.cancel.wait() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "cancelled before the script started")),
+            packages = install => packages,
+        }
+    };
+    context.progress.done();
+    let (site, packages) = packages?.map_or((None, None), |Packages { tree, installed }| (Some(tree), Some(installed)));
+    work.look(&plan, &skill, &ready, site.as_deref(), &packages::instead(&context.registry))?;
+
     let workspace = {
         let (plan, skill) = (plan.clone(), skill.clone());
-        blocking(move || stage(&plan, &skill, run_id)).await.map_err(|error| error.operation("stage"))?
+        blocking(move || stage(&plan, &skill, site.as_deref(), run_id))
+            .await
+            .map_err(|error| error.operation("stage"))?
     };
     sweep_once(&workspace);
     audit.allow(Layer::Files, "stage", skill.name(), "")?;
@@ -279,7 +338,7 @@ async fn flow<W: Work>(
     }
     .await;
     context.progress.done();
-    let cleaned = sandbox.close().await;
+    let cleaned = sandbox.close(audit).await;
     let (run, collected) = match (outcome, cleaned) {
         (Ok(outcome), Ok(())) => outcome,
         (Ok(_), Err(cleanup)) => return Err(cleanup),
@@ -294,6 +353,8 @@ async fn flow<W: Work>(
         outputs: collected.outputs,
         skipped: collected.skipped,
         skipped_total: collected.skipped_total,
+        packages,
+        conflict: collected.conflict,
         mounts: collected.mounts,
         enforcement: report,
         audit: audit.summary(),
@@ -334,11 +395,14 @@ fn gate(plan: &StepPlan, audit: &AuditScope) -> Result<()> {
     Ok(())
 }
 
-/// Makes the workspace and puts the skill and the inputs in.
-fn stage(plan: &StepPlan, skill: &VerifiedSkill, run: RunId) -> Result<Arc<Workspace>> {
+/// Makes the workspace and puts the skill, the inputs and the packages in.
+fn stage(plan: &StepPlan, skill: &VerifiedSkill, site: Option<&HostTree>, run: RunId) -> Result<Arc<Workspace>> {
     let mut workspace = Workspace::create(run)?;
-    workspace.stage_tree(crate::workspace::Area::Skill, skill.tree())?;
+    workspace.stage_tree(Area::Skill, skill.tree())?;
     workspace.stage_inputs(&plan.inputs, plan.runtime.mount_support())?;
+    if let Some(site) = site {
+        workspace.stage_tree(Area::Site, site)?;
+    }
     workspace.stage_mounts(&plan.mounts)?;
     Ok(Arc::new(workspace))
 }
@@ -357,15 +421,6 @@ fn sweep_once(workspace: &Arc<Workspace>) {
     });
 }
 
-/// What was taken out of `/workspace/out`, where the caller wants it.
-#[derive(Default)]
-struct Delivered {
-    outputs: Vec<DeliveredOutput>,
-    skipped: Vec<SkippedOutput>,
-    skipped_total: u64,
-    mounts: Vec<MountReport>,
-}
-
 async fn collect_outputs(
     plan: &Arc<StepPlan>,
     handle: &SkillRuntimeHandle,
@@ -378,31 +433,6 @@ async fn collect_outputs(
     blocking(move || collect(&plan, &workspace, apply, &audit)).await.map_err(|error| error.operation("collect"))
 }
 
-/// Takes the results out, to where the caller wants them.
-fn collect(plan: &StepPlan, workspace: &Workspace, apply: ApplyChanges, audit: &AuditScope) -> Result<Delivered> {
-    let mounts = workspace.mount_reports(apply, audit)?;
-    let collected = workspace.collect(&plan.collect, audit)?;
-    let copied_to = |file: &crate::workspace::OutputFile| match &plan.output {
-        OutputDelivery::InResult => None,
-        OutputDelivery::Folder { path, .. } => Some(path.join(&file.path)),
-    };
-    if let OutputDelivery::Folder { path, overwrite } = &plan.output {
-        collected.export(workspace, path, *overwrite)?;
-    }
-    let outputs = collected
-        .files()
-        .iter()
-        .map(|file| {
-            let content = match plan.output {
-                OutputDelivery::InResult => collected.held(&file.path),
-                OutputDelivery::Folder { .. } => None,
-            };
-            DeliveredOutput { content, copied_to: copied_to(file), file: file.clone() }
-        })
-        .collect();
-    Ok(Delivered { outputs, skipped: collected.skipped().to_vec(), skipped_total: collected.skipped_total(), mounts })
-}
-
 /// Removes the workspace on the way out with an error, keeping both errors.
 fn removing(workspace: &Workspace, error: SkillRuntimeError) -> SkillRuntimeError {
     match workspace.remove() {
@@ -412,24 +442,24 @@ fn removing(workspace: &Workspace, error: SkillRuntimeError) -> SkillRuntimeErro
 }
 
 /// A prepared sandbox that is cleaned up on every way out.
-struct Sandbox {
+pub(super) struct Sandbox {
     runtime: Arc<dyn SkillRuntime>,
     handle: Option<SkillRuntimeHandle>,
     workspace: Arc<Workspace>,
 }
 
 impl Sandbox {
-    fn new(runtime: Arc<dyn SkillRuntime>, handle: SkillRuntimeHandle, workspace: Arc<Workspace>) -> Self {
+    pub(super) fn new(runtime: Arc<dyn SkillRuntime>, handle: SkillRuntimeHandle, workspace: Arc<Workspace>) -> Self {
         Self { runtime, handle: Some(handle), workspace }
     }
 
     #[expect(clippy::expect_used, reason = "the handle is taken only by close and drop, which consume the sandbox")]
-    fn handle(&self) -> &SkillRuntimeHandle {
+    pub(super) fn handle(&self) -> &SkillRuntimeHandle {
         self.handle.as_ref().expect("the sandbox is open")
     }
 
     /// Ends the sandbox, then removes the workspace.
-    async fn close(mut self) -> Result<()> {
+    pub(super) async fn close(mut self, audit: &AuditScope) -> Result<()> {
         let cleaned = match &self.handle {
             Some(handle) => self.runtime.cleanup(handle).await,
             None => Ok(()),
@@ -438,7 +468,17 @@ impl Sandbox {
         self.handle = None;
         let workspace = self.workspace.clone();
         // Off the executor's thread: a guest may have made a tree that takes long to remove.
-        match (cleaned, blocking(move || workspace.remove()).await) {
+        let removed = match blocking(move || workspace.remove()).await {
+            // The guest's doing, not a failure of the sandbox: the run keeps its result, and the trail says what is left.
+            Err(error) if error.kind() == ErrorKind::LimitExceeded => {
+                tracing::error!(error = %error.chain().join(": "), "a workspace was left behind");
+                let reason = "what the guest left takes too long to remove; the next start goes on with it";
+                audit.deny(Layer::Limit, "removal_limit", "/workspace", reason);
+                Ok(())
+            }
+            removed => removed,
+        };
+        match (cleaned, removed) {
             (Ok(()), removed) => removed,
             (Err(error), Ok(())) => Err(error.operation("cleanup")),
             (Err(error), Err(removing)) => Err(error.operation("cleanup").with_cleanup(removing)),

@@ -5,13 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::agent_step::{ManifestNetwork, OutputCapture};
-use super::config::{AgentSkillStepConfig, OutputDelivery};
-use crate::agent::{AgentSkillExecutionMode, Budget, ModeConfig, OutputSchema, Prices, SchemaMode};
+use super::config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements};
+use crate::agent::{
+    AgentSkillExecutionMode, BasicScreen, Budget, ModeConfig, NoScreen, OutputSchema, Prices, SchemaMode,
+};
 use crate::error::{Result, SkillRuntimeError};
 use crate::policy::{EnforcementMode, MountRequest, parse_duration, parse_size};
 use crate::skill::{AgentSkillSource, ManifestMode, SkillSource, TrustPolicy};
@@ -59,7 +62,15 @@ pub struct StepFile {
     pub env: BTreeMap<String, String>,
     /// The runtime.
     pub runtime: Option<String>,
-    /// Its options, and CARL's `network` and `network_allowlist`.
+    /// Python packages for scripts, such as `jinja2` or `httpx<1`.
+    #[serde(default)]
+    pub extra_pip: Vec<String>,
+    /// `ignore` or `install`: what becomes of what a script says it needs (PEP 723).
+    #[serde(default)]
+    pub script_requirements: ScriptRequirements,
+    /// The lock of the packages.
+    pub package_lock: Option<PathBuf>,
+    /// Its options, and CARL's `network`, `network_allowlist` and `extra_pip`.
     #[serde(default)]
     pub runtime_config: Map<String, Value>,
     /// `any` or `sha_pinned`.
@@ -103,6 +114,9 @@ pub struct StepFile {
     pub strip_code_blocks: Option<bool>,
     /// As above.
     pub filter_security_terms: Option<bool>,
+    /// `basic` or `off`.
+    #[serde(default)]
+    pub screen: ScreenFile,
     /// `stdout`, `files` or `both`.
     #[serde(default)]
     pub output_capture: OutputCapture,
@@ -161,6 +175,17 @@ pub struct ModelFile {
     pub extra: Map<String, Value>,
 }
 
+/// Who looks at results before the model reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreenFile {
+    /// [`BasicScreen`]: what speaks to the model is marked.
+    #[default]
+    Basic,
+    /// Nobody.
+    Off,
+}
+
 /// A file's step, checked.
 pub struct StepFromFile {
     /// The sandbox's part.
@@ -209,6 +234,11 @@ impl StepFile {
             config.runtime = runtime;
         }
         config.runtime_config = self.runtime_config;
+        config.packages = PackageConfig {
+            extra_pip: self.extra_pip,
+            script_requirements: self.script_requirements,
+            lock: self.package_lock.map(|path| base.join(path)),
+        };
         config.trust_policy =
             TrustPolicy::from_config(&self.trust_policy, self.tree_sha256.as_deref(), self.skill_sha256.as_deref())?;
         for path in &self.inputs {
@@ -276,6 +306,10 @@ impl StepFile {
         mode.output_schema = self.output_schema.map(OutputSchema::new).transpose()?;
         mode.schema_mode =
             if self.output_schema_strict.unwrap_or(true) { SchemaMode::Strict } else { SchemaMode::Warn };
+        mode.screen = match self.screen {
+            ScreenFile::Basic => Arc::new(BasicScreen),
+            ScreenFile::Off => Arc::new(NoScreen),
+        };
         mode.validate()?;
         Ok(StepFromFile {
             config,
@@ -368,12 +402,15 @@ mod tests {
     fn what_is_not_understood_is_refused() {
         for (text, what) in [
             ("", "missing field `skill`"),
-            ("skill = 'x'\ntask = 't'\nextra_pip = ['a']", "unknown field `extra_pip`"),
+            ("skill = 'x'\ntask = 't'\nextra_pip = 'a'", "expected a sequence"),
+            ("skill = 'x'\ntask = 't'\nscript_requirements = 'yes'", "unknown variant `yes`"),
+            ("skill = 'x'\ntask = 't'\nextra_gem = ['a']", "unknown field `extra_gem`"),
             ("skill = 'x'\ntask = 't'\nexecution_mode = 'agent'", "unknown variant `agent`"),
             ("skill = 'x'\ntask = 't'\ntrust_policy = 'garbage'", "unknown trust_policy 'garbage'"),
             ("skill = 'x'\ntask = 't'\ntrust_policy = 'sha_pinned'", "requires a digest"),
             ("skill = 'x'\ntask = 't'\nmanifest_network = 'yes'", "unknown variant `yes`"),
             ("skill = 'x'\ntask = 't'\noutput_capture = 'all'", "unknown variant `all`"),
+            ("skill = 'x'\ntask = 't'\nscreen = 'strict'", "unknown variant `strict`"),
             ("skill = 'x'\ntask = 't'\nllm_max_iterations = 0", "a budget of zero"),
             ("skill = 'x'\ntask = 't'\ntimeout = 'soon'", "is not a duration"),
             ("skill = 'x'\ntask = 't'\n[input_mapping]\na = [1]", "input_mapping.a must be"),

@@ -2,18 +2,31 @@
 
 use std::sync::Arc;
 
-use super::config::{AgentSkillStepConfig, OutputDelivery};
+use super::config::{AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements};
 use crate::error::{Result, SkillRuntimeError};
+use crate::packages::{PipRequirement, requirements};
 use crate::policy::{
     BlastRadius, CodeTrust, Credentials, MountRequest, NetworkPolicy, Operator, RequiredTier, SandboxPolicy,
     WriteScope, grants_of, resolve_network_policy,
 };
 use crate::runtime::{RunCommand, RuntimeConfig, RuntimeRegistry, SkillRuntime, Stdin, command_for_script};
 use crate::skill::{SkillSource, TrustPolicy, VerifiedSkill};
-use crate::workspace::{ApplyChanges, CollectRules, Input};
+use crate::workspace::{ApplyChanges, Area, CollectRules, Input};
 
 /// Keys of `runtime_config` that belong to the policy, not to a runtime.
 const POLICY_KEYS: [&str; 2] = ["network", "network_allowlist"];
+/// The key of `runtime_config` that asks for packages.
+const EXTRA_PIP: &str = "extra_pip";
+/// Where Python looks for them.
+const PYTHON_PATH: &str = "PYTHONPATH";
+
+/// Packages that were asked for, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PackagePlan {
+    pub(super) pip: Vec<PipRequirement>,
+    pub(super) script_requirements: ScriptRequirements,
+    pub(super) lock: Option<std::path::PathBuf>,
+}
 
 /// A step whose configuration was checked: the runtime exists and accepts its options, the policy is complete, the
 /// patterns compile. Nothing was read or created yet.
@@ -29,6 +42,8 @@ pub struct StepPlan {
     pub(super) collect: CollectRules,
     pub(super) output: OutputDelivery,
     pub(super) require: RequiredTier,
+    pub(super) packages: PackagePlan,
+    credentials: Credentials,
     operator: Operator,
     script_name: Option<String>,
     args: Vec<String>,
@@ -51,6 +66,18 @@ impl StepPlan {
         let network = resolve_network_policy(&config.runtime_config, None, NetworkPolicy::None)?;
         let mut options = config.runtime_config;
         options.retain(|key, _| !POLICY_KEYS.contains(&key.as_str()));
+        let packages = PackagePlan::new(config.packages, options.remove(EXTRA_PIP))?;
+        // Any variable the caller gives may be a secret; ours below is none.
+        let credentials = if config.env.iter().next().is_some() { Credentials::Given } else { Credentials::Withheld };
+        let mut env = config.env;
+        if packages.any() {
+            if env.get(PYTHON_PATH).is_some() {
+                return Err(SkillRuntimeError::invalid(
+                    "PYTHONPATH can't be given together with packages, which are found by it; leave one out",
+                ));
+            }
+            env.set(PYTHON_PATH, Area::Site.guest_path().to_string())?;
+        }
         let runtime_config = RuntimeConfig::new(options);
         runtime.check_config(&runtime_config)?;
         config.limits.validate()?;
@@ -80,20 +107,22 @@ impl StepPlan {
             collect,
             output: config.output,
             require: config.require,
+            packages,
+            credentials,
             operator: config.operator,
             script_name: config.script_name,
             args: config.args,
-            env: config.env,
+            env,
             stdin: config.stdin,
         })
     }
 
-    /// What the run may touch. Any variable the caller gives may be a secret.
+    /// What the run may touch.
     #[must_use]
     pub fn blast_radius(&self) -> BlastRadius {
         BlastRadius {
             network: self.policy.network.policy,
-            credentials: if self.env.iter().next().is_some() { Credentials::Given } else { Credentials::Withheld },
+            credentials: self.credentials,
             code: match self.trust {
                 // A pin of the manifest says nothing about the scripts.
                 TrustPolicy::Any | TrustPolicy::PinnedManifest(_) => CodeTrust::Any,
@@ -106,6 +135,11 @@ impl StepPlan {
                 WriteScope::Workspace
             },
         }
+    }
+
+    /// Whether the caller says where Python looks for modules.
+    pub(super) fn has_own_python_path(&self) -> bool {
+        !self.packages.any() && self.env.get(PYTHON_PATH).is_some()
     }
 
     /// The environment of scripts.
@@ -129,6 +163,31 @@ impl StepPlan {
         command.env = self.env.clone();
         command.stdin = self.stdin.clone();
         Ok(command)
+    }
+}
+
+impl PackagePlan {
+    /// `listed` is what stands in `runtime_config`.
+    fn new(config: PackageConfig, listed: Option<serde_json::Value>) -> Result<Self> {
+        let listed: Vec<String> = match listed {
+            None | Some(serde_json::Value::Null) => Vec::new(),
+            Some(list) => serde_json::from_value(list).map_err(|error| {
+                SkillRuntimeError::invalid(
+                    "runtime_config['extra_pip'] must be a list of requirements such as ['jinja2']",
+                )
+                .caused_by(error)
+            })?,
+        };
+        Ok(Self {
+            pip: requirements(config.extra_pip.iter().chain(&listed).map(String::as_str))?,
+            script_requirements: config.script_requirements,
+            lock: config.lock,
+        })
+    }
+
+    /// Whether anything may have to be installed.
+    fn any(&self) -> bool {
+        !self.pip.is_empty() || self.script_requirements == ScriptRequirements::Install
     }
 }
 

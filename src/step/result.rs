@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::audit::{AuditSummary, RunId};
+use crate::packages::InstalledPackages;
 use crate::policy::EnforcementReport;
 use crate::runtime::RuntimeRunResult;
 use crate::workspace::{MountReport, OutputFile, SkippedOutput};
@@ -28,6 +29,10 @@ pub struct StepResult<T = RuntimeRunResult> {
     pub skipped: Vec<SkippedOutput>,
     /// How much was not taken in all; `skipped` lists the first of it.
     pub skipped_total: u64,
+    /// Packages that were installed for it.
+    pub packages: Option<InstalledPackages>,
+    /// Why results are not where the caller wanted them, when they are not.
+    pub conflict: Option<OutputConflict>,
     /// What the guest did to the host folders it could write to.
     pub mounts: Vec<MountReport>,
     /// What was really enforced.
@@ -35,6 +40,30 @@ pub struct StepResult<T = RuntimeRunResult> {
     /// Counts of the audit trail.
     pub audit: AuditSummary,
 }
+
+/// Results that could not be put into the caller's folder: names were taken there. Nothing in it was changed, and no
+/// result is lost.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct OutputConflict {
+    /// The new folder, inside the caller's, that holds all results instead.
+    pub folder: PathBuf,
+    /// The results whose names were taken, each with the reason; at most [`MAX_CONFLICTS_LISTED`].
+    pub files: Vec<ConflictingOutput>,
+    /// How many there were.
+    pub total: u64,
+}
+
+/// One result whose name was taken.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ConflictingOutput {
+    /// Its path below `/workspace/out`.
+    pub path: String,
+    /// What is in the way.
+    pub reason: String,
+}
+
+/// More than a person reads; the rest is counted.
+pub const MAX_CONFLICTS_LISTED: usize = 100;
 
 /// One result file and where its content is now.
 #[derive(Debug, Clone)]

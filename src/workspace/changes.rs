@@ -13,6 +13,7 @@ use cap_std::fs::{Dir, Metadata};
 
 use super::access::EntryKind;
 use super::guest_path::check_name;
+use super::ledger::{Outside, temporary_name};
 use super::mounts::HostMount;
 use super::transfer::{CreateMode, create_new, hash_into, is_executable, open_below, open_regular};
 use super::{MAX_TREE_FILE_BYTES, Workspace};
@@ -114,6 +115,11 @@ fn identity(metadata: &Metadata) -> [i64; 5] {
 }
 
 impl Snapshot {
+    /// What there was: path and kind, sorted by path.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&str, EntryKind)> {
+        self.entries.iter().map(|(path, stamp)| (path.as_str(), stamp.kind))
+    }
+
     /// Looks at everything in a folder. What disappears meanwhile is left out; what can't be looked into is an error.
     pub(super) fn take(dir: &Dir) -> Result<Self> {
         let mut snapshot = Self::default();
@@ -202,7 +208,7 @@ impl Workspace {
                     not_applied: Vec::new(),
                 };
                 if apply == ApplyChanges::OnSuccess && mount.original.is_some() {
-                    apply_changes(mount, &changes, &mut report, audit);
+                    apply_changes(self, mount, &changes, &mut report, audit);
                 }
                 report.changes = listed(changes);
                 Ok(report)
@@ -273,14 +279,22 @@ fn digest(root: &Dir, path: &str) -> Option<String> {
 }
 
 /// Writes what was added or changed to the host's folder, file by file.
-fn apply_changes(mount: &HostMount, changes: &[MountChange], report: &mut MountReport, audit: &AuditScope) {
+fn apply_changes(
+    workspace: &Workspace,
+    mount: &HostMount,
+    changes: &[MountChange],
+    report: &mut MountReport,
+    audit: &AuditScope,
+) {
     let Some((host, stamps)) = &mount.original else { return };
     for change in changes {
         let object = format!("{}/{}", mount.guest(), change.path);
         let outcome = match (change.change, change.kind) {
             (ChangeKind::Removed, _) | (_, EntryKind::Folder) => continue,
             (_, EntryKind::Link | EntryKind::Special) => Err("is a link or a special file".to_owned()),
-            (ChangeKind::Added | ChangeKind::Changed, EntryKind::File) => apply_file(mount, host, stamps, change),
+            (ChangeKind::Added | ChangeKind::Changed, EntryKind::File) => {
+                apply_file(workspace, mount, (host, stamps), change)
+            }
         };
         match outcome {
             Ok(()) => report.applied.push(change.path.clone()),
@@ -293,9 +307,9 @@ fn apply_changes(mount: &HostMount, changes: &[MountChange], report: &mut MountR
 }
 
 fn apply_file(
+    workspace: &Workspace,
     mount: &HostMount,
-    host: &Dir,
-    stamps: &Snapshot,
+    (host, stamps): (&Dir, &Snapshot),
     change: &MountChange,
 ) -> std::result::Result<(), String> {
     let said = |error: io::Error| format!("could not be written: {error}");
@@ -327,9 +341,9 @@ fn apply_file(
         return Err("is no regular file on the host".to_owned());
     }
     // A fixed name could be in use, or planted; a file of a process that died is never taken for ours.
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
-    let temporary = format!(".skillcell-apply-{:016x}", u64::from_be_bytes(random));
+    let temporary = temporary_name().map_err(|error| error.to_string())?;
+    let place = mount.host.join(parent).join(&temporary);
+    workspace.record(&Outside::File(place)).map_err(|error| error.to_string())?;
     let written = create_new(&folder, &temporary, change.executable, CreateMode::Ordinary).and_then(|mut file| {
         let hashed = hash_into(&mut source, metadata.len(), MAX_TREE_FILE_BYTES, &mut file)?;
         if hashed.sha256 != *sha256 {

@@ -18,7 +18,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use super::access::EntryKind;
 use super::guest_path::Area;
 use super::root::Workspace;
-use super::transfer::{hash_into, is_executable, open_below, open_regular, shown};
+use super::transfer::{hash_into, is_executable, open_below, open_regular, read_remedy, says_changed, shown};
 use crate::audit::{AuditScope, Layer};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
@@ -258,7 +258,13 @@ pub(super) fn copy_output(out: &Dir, file: &OutputFile, sink: &mut impl io::Writ
     }
     let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     let (mut source, metadata) =
-        open_below(out, parent.split('/')).and_then(|folder| open_regular(&folder, name)).map_err(changed)?;
+        open_below(out, parent.split('/')).and_then(|folder| open_regular(&folder, name)).map_err(|error| {
+            if says_changed(&error) {
+                return changed(error);
+            }
+            let message = format!("could not read the result '{}'; {}", file.path, read_remedy(&error));
+            SkillRuntimeError::new(ErrorKind::Backend, message).caused_by(error)
+        })?;
     if metadata.len() != file.size {
         return Err(changed(io::Error::other("its size differs")));
     }

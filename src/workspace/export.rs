@@ -14,6 +14,7 @@ use cap_std::fs::Dir;
 use super::collect::{Collected, OutputFile, copy_output};
 use super::guest_path::Area;
 use super::host_tree::{open_error, typed};
+use super::ledger::{Outside, temporary_name};
 use super::root::Workspace;
 use super::transfer::{CreateMode, Failure, create_new};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
@@ -28,7 +29,59 @@ pub enum Overwrite {
     Replace,
 }
 
+/// Whether results could be put into a folder, which need not exist: found out before anything runs, since afterwards
+/// it is too late. Makes nothing.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorKind::InvalidConfig) naming what stands in the way and what to do.
+pub fn check_export_folder(to: &Path) -> Result<()> {
+    let named = |what: &str| {
+        SkillRuntimeError::invalid(format!("results can't be put into '{}': {what}; name another folder", typed(to)))
+            .operation("output")
+    };
+    // `canonicalize` follows the links that the caller typed; of a path that isn't there, its nearest folder counts.
+    for place in to.ancestors() {
+        let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+        match std::fs::metadata(place) {
+            Ok(metadata) if metadata.is_dir() => {
+                return if may_make_files(place) { Ok(()) } else { Err(named("files can't be made there")) };
+            }
+            Ok(_) => return Err(named("a file is where a folder must be")),
+            // A link that leads nowhere is there, and nothing can be made in its place.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && std::fs::symlink_metadata(place).is_err() => {}
+            Err(error) => return Err(named("it can't be opened").caused_by(error)),
+        }
+    }
+    Err(named("there is no such place"))
+}
+
+#[cfg(unix)]
+fn may_make_files(folder: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// The attribute says nothing about folders there.
+#[cfg(not(unix))]
+fn may_make_files(_folder: &Path) -> bool {
+    true
+}
+
 impl Collected {
+    /// The files that could not be put into `to` as it is now, each with the reason; empty when all could.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export) where the folder itself can't be used.
+    pub fn conflicts(&self, to: &Path, overwrite: Overwrite) -> Result<Vec<(String, String)>> {
+        let target = match Dir::open_ambient_dir(to, ambient_authority()) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(open_error(to, "folder", error).operation("export")),
+        };
+        let failed = |file: &OutputFile| Some(check_free(&target, to, file, overwrite).err()?.to_string());
+        Ok(self.files().iter().filter_map(|file| Some((file.path.clone(), failed(file)?))).collect())
+    }
+
     /// Copies all files to `to`, which is made if it is missing. Every name is checked before anything is written;
     /// should a later write fail, the files written so far stay, each whole.
     ///
@@ -56,10 +109,19 @@ impl Collected {
             check_free(&target, to, file, overwrite)?;
         }
         let out = workspace.area(Area::Out);
+        let temporary =
+            temporary_name().map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
+        let mut recorded = None;
         for file in self.files() {
             let (parent, name) = split(&file.path);
+            if recorded != Some(parent) {
+                // Files are sorted, so those of one folder stand together.
+                workspace.record(&Outside::File(to.join(parent).join(&temporary)))?;
+                recorded = Some(parent);
+            }
             let folder = make_below(&target, parent).map_err(|error| in_the_way(to, file, error))?;
-            write_one(out, &folder, name, to, file, overwrite)?;
+            let place = Place { folder: &folder, name, temporary: &temporary };
+            write_one(out, &place, to, file, overwrite)?;
         }
         Ok(())
     }
@@ -102,18 +164,22 @@ fn make_below(target: &Dir, parent: &str) -> io::Result<Dir> {
     Ok(folder)
 }
 
-fn write_one(out: &Dir, folder: &Dir, name: &str, to: &Path, file: &OutputFile, overwrite: Overwrite) -> Result<()> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random)
-        .map_err(|error| SkillRuntimeError::backend("the system's random source failed", error))?;
-    let temporary = format!(".skillcell-{:016x}", u64::from_be_bytes(random));
-    let mut copy = create_new(folder, &temporary, file.executable, CreateMode::Ordinary)
+/// Where a file is put: its folder, its name there, and the name it has until it is whole.
+struct Place<'a> {
+    folder: &'a Dir,
+    name: &'a str,
+    temporary: &'a str,
+}
+
+fn write_one(out: &Dir, place: &Place<'_>, to: &Path, file: &OutputFile, overwrite: Overwrite) -> Result<()> {
+    let Place { folder, name, temporary } = *place;
+    let mut copy = create_new(folder, temporary, file.executable, CreateMode::Ordinary)
         .map_err(|error| in_the_way(to, file, error))?;
     let placed = copy_output(out, file, &mut copy).and_then(|()| {
         let placed = match overwrite {
-            Overwrite::Replace => folder.rename(&temporary, folder, name),
+            Overwrite::Replace => folder.rename(temporary, folder, name),
             // A hard link fails where a name exists, which renaming doesn't, so that a file made since the check stays.
-            Overwrite::Refuse => folder.hard_link(&temporary, folder, name),
+            Overwrite::Refuse => folder.hard_link(temporary, folder, name),
         };
         match placed {
             Err(error) if Failure::of(&error) == Failure::Exists => Err(exists(to, file)),
@@ -123,7 +189,7 @@ fn write_one(out: &Dir, folder: &Dir, name: &str, to: &Path, file: &OutputFile, 
         }
     });
     // After a rename it is gone already.
-    let _ = folder.remove_file(&temporary);
+    let _ = folder.remove_file(temporary);
     placed
 }
 

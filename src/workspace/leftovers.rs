@@ -9,7 +9,8 @@ use std::io;
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 
-use super::remove::remove_tree;
+use super::ledger::undo;
+use super::remove::{PATIENCE, remove_tree};
 use super::root::Workspace;
 
 /// What the name of every workspace that is marked begins with; the run's id follows.
@@ -70,7 +71,8 @@ impl Workspace {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        remove_tree(parent, name, &dir)?;
+        undo(&dir, name)?;
+        remove_tree(parent, name, &dir, PATIENCE)?;
         Ok(true)
     }
 
@@ -118,5 +120,25 @@ mod tests {
         }
         assert!(mine.ambient_root().is_dir() && other.ambient_root().is_dir());
         assert_eq!(other.sweep_leftovers(), 0);
+    }
+
+    #[test]
+    fn a_workspace_is_made_while_others_look_for_leftovers() {
+        let parent = tempfile::tempdir().unwrap();
+        let create = || Workspace::create_in(parent.path(), RunId::random().unwrap()).unwrap();
+        let sweeper = create();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    sweeper.sweep_leftovers();
+                }
+            });
+            for _ in 0..200 {
+                let workspace = create();
+                assert!(workspace.ambient_root().join("out").is_dir());
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
     }
 }

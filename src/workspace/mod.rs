@@ -10,9 +10,12 @@ mod access;
 mod changes;
 mod collect;
 mod export;
+#[cfg(unix)]
+mod guards;
 mod guest_path;
 mod host_file;
 mod host_tree;
+mod ledger;
 mod leftovers;
 mod mounts;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
@@ -34,13 +37,17 @@ pub use collect::{
     CollectRules, Collected, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_MAX_OUTPUT_FILE_BYTES, DEFAULT_MAX_OUTPUT_FILES,
     MAX_ENTRIES_SEEN, MAX_HELD_BYTES, MAX_OUTPUT_DEPTH, MAX_SKIPPED_LISTED, OutputFile, SkipReason, SkippedOutput,
 };
-pub use export::Overwrite;
+pub use export::{Overwrite, check_export_folder};
+#[cfg(unix)]
+pub use guards::{Guard, GuardKind, MAX_GUARDS};
 pub(crate) use guest_path::check_name;
 pub use guest_path::{Area, GuestPath, WORKSPACE_ROOT};
 pub use host_file::{AppendFile, host_file_exists, list_host_folder, read_host_file, write_host_file};
 pub use host_tree::{
     HostTree, MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_ENTRIES, MAX_TREE_FILE_BYTES, MAX_TREE_PATH_BYTES, TreeEntry,
 };
+#[cfg(all(feature = "groups", target_os = "linux"))]
+pub(crate) use ledger::Outside;
 pub use mounts::HostMount;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
 pub(crate) use mounts::mount_points;

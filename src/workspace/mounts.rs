@@ -4,7 +4,7 @@
 //! What a guest does with names in a writable mount is decided by [`HostMount::protection`]; what it did is found by
 //! `changes.rs`. Nothing here writes to the host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
@@ -36,6 +36,8 @@ pub struct HostMount {
     /// What was there before the run, in a folder the guest may change.
     pub(super) before: Option<Snapshot>,
     above: Vec<String>,
+    /// The host's folder as it was named: for the ledger.
+    pub(super) host: PathBuf,
 }
 
 impl HostMount {
@@ -114,6 +116,13 @@ impl Workspace {
         &self.host_mounts
     }
 
+    /// Whether a folder of the host holds this workspace, or lies in it.
+    fn shares_a_tree_with(&self, path: &Path) -> Result<bool> {
+        let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error));
+        let (theirs, ours) = (real(path)?, real(self.ambient_root())?);
+        Ok(ours.starts_with(&theirs) || theirs.starts_with(&ours))
+    }
+
     fn stage_mount(&self, index: usize, request: &MountRequest) -> Result<HostMount> {
         let path = &request.host;
         let dir =
@@ -125,7 +134,18 @@ impl Workspace {
             original: None,
             before: None,
             above: names_above(path)?,
+            host: path.clone(),
         };
+        if request.mode.writes_to_host() && self.shares_a_tree_with(path)? {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PathDenied,
+                format!(
+                    "'{}' holds the folder of this very run, whose read-only parts could then be changed; mount a folder \
+                     beside it, or set TMPDIR to another place",
+                    path.display()
+                ),
+            ));
+        }
         if let Protection::Protected(why) = mount.protection([]) {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PathDenied,

@@ -47,7 +47,24 @@ impl PrivateDir {
                 ),
             ));
         }
-        Ok(Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real })
+        let opened = Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real };
+        opened.sweep();
+        Ok(opened)
+    }
+
+    /// Removes what killed processes left half-written. Taking one that was made this very moment costs its writer a file
+    /// that it would have kept for later, no more.
+    fn sweep(&self) {
+        let Ok(entries) = self.dir.entries() else { return };
+        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+            let digits = name.strip_prefix('.').unwrap_or_default();
+            if digits.len() == 16
+                && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && self.read(&name).is_some_and(|file| file.try_lock().is_ok())
+            {
+                let _ = self.dir.remove_file(&name);
+            }
+        }
     }
 
     /// The folder's path on the host, for an engine that insists on one. What it leads to can't be exchanged by others:
@@ -79,15 +96,15 @@ impl PrivateDir {
     /// Writes a file as [`write`](Self::write) does, and has its content on disk before it gets its name. A machine that
     /// loses power else may keep the name and lose the content.
     pub(super) fn write_through(&self, name: &str, parts: &[&[u8]]) -> std::io::Result<std::fs::File> {
-        self.put(name, parts, cap_std::fs::File::sync_all).map(cap_std::fs::File::into_std)
+        self.put(name, parts, std::fs::File::sync_all)
     }
 
     fn put(
         &self,
         name: &str,
         parts: &[&[u8]],
-        finish: impl FnOnce(&cap_std::fs::File) -> std::io::Result<()>,
-    ) -> std::io::Result<cap_std::fs::File> {
+        finish: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
+    ) -> std::io::Result<std::fs::File> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let temporary = format!(".{:016x}", u64::from_be_bytes(random));
@@ -95,10 +112,14 @@ impl PrivateDir {
         options.write(true).create_new(true);
         #[cfg(unix)]
         cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = self.dir.open_with(&temporary, &options).and_then(|mut file| {
+        let written = self.dir.open_with(&temporary, &options).and_then(|file| {
+            let mut file = file.into_std();
+            // Held until the file has its name: what nobody holds is a leftover of a process that was killed.
+            file.lock()?;
             parts.iter().try_for_each(|part| file.write_all(part))?;
             finish(&file)?;
             self.dir.rename(&temporary, &self.dir, name)?;
+            file.unlock()?;
             Ok(file)
         });
         if written.is_err() {
@@ -210,6 +231,24 @@ mod tests {
         assert!(private.read("x").is_some() && private.read("y").is_some());
         private.shrink(0);
         assert!(private.read("x").is_none() && private.read("y").is_none());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a");
+        let private = PrivateDir::open(&path).unwrap();
+        let (left, written) = (".0123456789abcdef", ".fedcba9876543210");
+        for name in [left, written, ".notes", "0123456789abcdef", ".0123456789abcdeg"] {
+            private.write(name, &[b"x"]).unwrap();
+        }
+        let held = private.read(written).unwrap();
+        held.lock().unwrap();
+        let again = PrivateDir::open(&path).unwrap();
+        assert!(again.read(left).is_none());
+        for name in [written, ".notes", "0123456789abcdef", ".0123456789abcdeg"] {
+            assert!(again.read(name).is_some(), "{name}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::time::{Duration, Instant};
 
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
@@ -17,35 +18,43 @@ const MAX_PENDING: usize = 1_024;
 /// Passes that removed nothing before giving up: something else keeps making entries, or can't be removed.
 const MAX_IDLE_PASSES: usize = 3;
 
-/// Entries met before giving up. No disk of ours holds as many; a process that escaped could go on for ever.
-const MAX_SEEN: u64 = 50_000_000;
+/// How long one removal may take. An ordinary workspace is gone in milliseconds; millions of entries, or a process that
+/// escaped and makes them as fast as they go, would hold the caller for as long as they like.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What one removal did so far.
-#[derive(Default)]
 struct Done {
     hoisted: Cell<u64>,
-    seen: Cell<u64>,
+    deadline: Instant,
 }
 
 impl Done {
-    fn count(&self) -> io::Result<()> {
-        self.seen.set(self.seen.get() + 1);
-        if self.seen.get() <= MAX_SEEN {
+    fn new(patience: Duration) -> Self {
+        Self { hoisted: Cell::new(0), deadline: Instant::now() + patience }
+    }
+
+    /// Called for every entry. Reading the clock costs far less than removing one.
+    fn in_time(&self) -> io::Result<()> {
+        if Instant::now() < self.deadline {
             return Ok(());
         }
-        Err(io::Error::other("entries appear as fast as they are removed; end the process that makes them"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "it holds more than can be removed in the time there is"))
     }
 }
 
 /// Empties the folder behind `top`, known to `parent` as `name`, and removes it there.
-pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir) -> io::Result<()> {
-    match empty(top) {
+///
+/// # Errors
+/// [`TimedOut`](io::ErrorKind::TimedOut) after `patience`, with what was not removed still there; else the system's.
+pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir, patience: Duration) -> io::Result<()> {
+    let done = Done::new(patience);
+    match empty_until(top, &done) {
         // A guest that runs as our user may have closed the top folder itself.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             if parent.symlink_metadata(name).is_ok_and(|metadata| metadata.is_dir()) {
                 reopen(parent, OsStr::new(name));
             }
-            empty(top)?;
+            empty_until(top, &done)?;
         }
         other => other?,
     }
@@ -53,12 +62,16 @@ pub(super) fn remove_tree(parent: &Dir, name: &str, top: &Dir) -> io::Result<()>
 }
 
 /// Removes everything in the folder behind `top`.
+#[cfg(all(feature = "archive", target_os = "linux"))]
 pub(super) fn empty(top: &Dir) -> io::Result<()> {
-    let done = Done::default();
+    empty_until(top, &Done::new(PATIENCE))
+}
+
+fn empty_until(top: &Dir, done: &Done) -> io::Result<()> {
     let mut idle = 0;
     loop {
         let mut pending = Vec::new();
-        let mut removed = sweep(top, &done, &mut |name| {
+        let mut removed = sweep(top, done, &mut |name| {
             if pending.len() < MAX_PENDING {
                 pending.push(name);
             }
@@ -69,8 +82,9 @@ pub(super) fn empty(top: &Dir) -> io::Result<()> {
         }
         let mut failure = None;
         while let Some(name) = pending.pop() {
-            match flatten(top, &name, &done, &mut pending) {
+            match flatten(top, &name, done, &mut pending) {
                 Ok(()) => removed = true,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
                 Err(error) => failure = Some(error),
             }
         }
@@ -148,7 +162,7 @@ fn sweep(folder: &Dir, done: &Done, on_folder: &mut dyn FnMut(OsString) -> io::R
     for entry in folder.entries()? {
         let entry = entry?;
         let name = entry.file_name();
-        done.count()?;
+        done.in_time()?;
         if entry.file_type()?.is_dir() {
             on_folder(name)?;
         } else {
@@ -185,5 +199,24 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_ends_in_time_and_can_be_gone_on_with() {
+        let place = tempfile::tempdir().unwrap();
+        let parent = Dir::open_ambient_dir(place.path(), cap_std::ambient_authority()).unwrap();
+        parent.create_dir_all("top/a/b/c").unwrap();
+        parent.write("top/a/file", "x").unwrap();
+        let top = parent.open_dir("top").unwrap();
+        let error = remove_tree(&parent, "top", &top, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert!(parent.exists("top"));
+        remove_tree(&parent, "top", &top, PATIENCE).unwrap();
+        assert!(!parent.exists("top"));
     }
 }

@@ -13,12 +13,13 @@ use cap_std::fs::DirBuilderExt;
 use cap_std::fs::{Dir, DirBuilder};
 
 use super::guest_path::Area;
+use super::ledger::undo;
 use super::leftovers::{PREFIX, mark};
 use super::mounts::HostMount;
-use super::remove::remove_tree;
+use super::remove::{PATIENCE, remove_tree};
 use super::stage::{ReadOnlyMount, TakenName};
 use crate::audit::RunId;
-use crate::error::{Result, SkillRuntimeError};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 /// The folder behind `/workspace`, owned by one run.
 #[derive(Debug)]
@@ -36,9 +37,21 @@ pub struct Workspace {
     pub(super) taken: Vec<TakenName>,
     /// Bytes of inputs copied so far.
     pub(super) input_bytes: u64,
-    removed: Mutex<bool>,
+    removal: Mutex<Removal>,
     /// Says that the folder is in use, to whoever looks for leftovers.
     _mark: std::fs::File,
+}
+
+/// Attempts to make a workspace that others keep taking for a leftover. Each of them looks once, at its start.
+const MAKE_RETRIES: usize = 32;
+
+/// How far removing a workspace is.
+#[derive(Debug, PartialEq, Eq)]
+enum Removal {
+    Pending,
+    Done,
+    /// It took too long.
+    GivenUp,
 }
 
 impl Workspace {
@@ -67,7 +80,6 @@ impl Workspace {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         builder.mode(0o700);
-        parent_dir.create_dir_with(&name, &builder).map_err(failed)?;
         let open_areas = || -> std::io::Result<(Dir, [Dir; Area::ALL.len()], std::fs::File)> {
             let root = parent_dir.open_dir_nofollow(&name)?;
             let mark = mark(&parent_dir, &name, &root)?;
@@ -78,7 +90,19 @@ impl Workspace {
             let areas = [open(Area::Skill)?, open(Area::In)?, open(Area::Out)?, open(Area::Tmp)?, open(Area::Site)?];
             Ok((root, areas, mark))
         };
-        match open_areas() {
+        let make = || {
+            parent_dir.create_dir_with(&name, &builder)?;
+            open_areas()
+        };
+        let mut made = make();
+        for _ in 0..MAKE_RETRIES {
+            // Another process took it for a leftover in the moment before it was marked.
+            if !made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+                break;
+            }
+            made = make();
+        }
+        match made {
             Ok((root, areas, mark)) => Ok(Self {
                 root,
                 path: parent.join(&name),
@@ -89,12 +113,14 @@ impl Workspace {
                 host_mounts: Vec::new(),
                 taken: Vec::new(),
                 input_bytes: 0,
-                removed: Mutex::new(false),
+                removal: Mutex::new(Removal::Pending),
                 _mark: mark,
             }),
             Err(error) => {
-                // Nothing of use is in it yet.
-                let _ = parent_dir.remove_dir_all(&name);
+                // Nothing of use is in it yet. What was there before us isn't ours.
+                if error.kind() != std::io::ErrorKind::AlreadyExists {
+                    let _ = parent_dir.remove_dir_all(&name);
+                }
                 Err(failed(error))
             }
         }
@@ -104,6 +130,11 @@ impl Workspace {
     #[must_use]
     pub fn area(&self, area: Area) -> &Dir {
         &self.areas[area as usize]
+    }
+
+    /// Its folder's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The folder it lies in.
@@ -130,26 +161,52 @@ impl Workspace {
         &self.path
     }
 
-    /// Removes the folder and everything in it. Idempotent.
+    /// Removes the folder and everything in it. Idempotent. Takes 20 s at most: a guest can leave millions of entries.
     ///
     /// # Errors
+    /// [`LimitExceeded`](ErrorKind::LimitExceeded) when that time is over: what is left is removed at the next start.
     /// [`Backend`](crate::ErrorKind::Backend) naming the folder, so that a person can remove it.
     pub fn remove(&self) -> Result<()> {
-        let mut removed = self.removed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *removed {
+        let mut removal = self.removal.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *removal == Removal::Done {
             return Ok(());
         }
-        remove_tree(&self.parent, &self.name, &self.root).map_err(|error| {
-            SkillRuntimeError::backend(format!("could not remove the workspace {}", self.path.display()), error)
-                .operation("cleanup")
-        })?;
-        *removed = true;
-        Ok(())
+        // The ledger goes with the folder, so what it names must go first.
+        let removed =
+            undo(&self.root, &self.name).and_then(|()| remove_tree(&self.parent, &self.name, &self.root, PATIENCE));
+        match removed {
+            Ok(()) => {
+                *removal = Removal::Done;
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                *removal = Removal::GivenUp;
+                Err(SkillRuntimeError::new(
+                    ErrorKind::LimitExceeded,
+                    format!(
+                        "the workspace {} holds more than could be removed in {} s; the next start there goes on with \
+                         it, or remove it yourself",
+                        self.path.display(),
+                        PATIENCE.as_secs()
+                    ),
+                )
+                .operation("cleanup"))
+            }
+            Err(error) => Err(SkillRuntimeError::backend(
+                format!("could not remove the workspace {}", self.path.display()),
+                error,
+            )
+            .operation("cleanup")),
+        }
     }
 }
 
 impl Drop for Workspace {
     fn drop(&mut self) {
+        // Whoever waited for the whole time once doesn't want to wait for it again.
+        if *self.removal.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) == Removal::GivenUp {
+            return;
+        }
         if let Err(error) = self.remove() {
             tracing::warn!(error = %error.chain().join(": "), "a workspace was left behind");
         }

@@ -18,7 +18,10 @@ use cap_std::fs::Dir;
 use super::guest_path::{Area, GuestPath, check_name};
 use super::host_tree::{HostTree, MAX_TREE_BYTES, open_error, own_name, typed};
 use super::root::Workspace;
-use super::transfer::{CreateMode, Failure, create_new, hash_into, open_below, open_regular, shown};
+use super::transfer::{
+    CreateMode, Failure, create_new, hash_into, open_below, open_regular, out_of_descriptors, read_remedy,
+    says_changed, shown,
+};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 /// Inputs of one run: more are better put in a folder.
@@ -228,8 +231,8 @@ pub(super) fn copy_tree(target: &Dir, guest: &impl Display, tree: &HostTree, mod
         enter(target, guest, &mut open, parent, mode)?;
         let (origin_parent, origin_name) = entry.origin.rsplit_once('/').unwrap_or(("", &entry.origin));
         if source.as_ref().is_none_or(|source| source.path != origin_parent) {
-            let dir =
-                open_below(tree.root(), origin_parent.split('/')).map_err(|error| changed(tree, &entry.path, error))?;
+            let dir = open_below(tree.root(), origin_parent.split('/'))
+                .map_err(|error| unreadable(tree, &entry.path, error))?;
             source = Some(Filling { path: origin_parent.to_owned(), dir });
         }
         let from = source.as_ref().map_or(tree.root(), |source| &source.dir);
@@ -289,7 +292,7 @@ fn copy_entry(
     (into, name, mode): (&Dir, &str, CreateMode),
     guest: &impl Display,
 ) -> Result<()> {
-    let (mut source, metadata) = open_regular(from, origin).map_err(|error| changed(tree, &entry.path, error))?;
+    let (mut source, metadata) = open_regular(from, origin).map_err(|error| unreadable(tree, &entry.path, error))?;
     if metadata.len() != entry.size {
         return Err(changed(tree, &entry.path, io::Error::other("its size differs")));
     }
@@ -330,7 +333,21 @@ fn changed(tree: &HostTree, path: &str, error: io::Error) -> SkillRuntimeError {
     .caused_by(error)
 }
 
+/// A file that was there when the tree was read and can't be opened now.
+fn unreadable(tree: &HostTree, path: &str, error: io::Error) -> SkillRuntimeError {
+    if says_changed(&error) {
+        return changed(tree, path, error);
+    }
+    let message =
+        format!("could not read '{}' in '{}' while it was copied; {}", shown(path), tree.name(), read_remedy(&error));
+    SkillRuntimeError::new(ErrorKind::Backend, message).caused_by(error)
+}
+
 fn write_error(guest: &impl Display, error: io::Error) -> SkillRuntimeError {
+    if out_of_descriptors(&error) {
+        let message = format!("could not stage '{guest}'; {}", read_remedy(&error));
+        return SkillRuntimeError::new(ErrorKind::Backend, message).caused_by(error);
+    }
     match Failure::of(&error) {
         Failure::Exists => SkillRuntimeError::invalid(format!(
             "something is staged in '{guest}' already under that name, or under one that this host can't tell from it; rename one"

@@ -14,7 +14,7 @@ use cap_std::fs::{Dir, DirBuilder};
 use super::access::write_whole;
 use super::guest_path::{GuestPath, check_name};
 use super::host_tree::HostTree;
-use super::remove::remove_tree;
+use super::remove::{PATIENCE, remove_tree};
 use super::transfer::{CreateMode, create_new, open_below, shown};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
@@ -190,7 +190,7 @@ impl TreeStore {
 /// Removes a folder with all that is in it; one that isn't there is fine.
 fn discard(parent: &Dir, name: &str) -> std::io::Result<()> {
     match parent.open_dir_nofollow(name) {
-        Ok(top) => remove_tree(parent, name, &top),
+        Ok(top) => remove_tree(parent, name, &top, PATIENCE),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

@@ -60,6 +60,36 @@ impl Failure {
     }
 }
 
+/// Whether an error on opening a file that was there before says that something else is in its place now.
+///
+/// Anything else (a host out of descriptors, a failing disk, a permission) is neither the skill's nor the guest's doing,
+/// and must not be reported as an attack.
+pub(super) fn says_changed(error: &io::Error) -> bool {
+    /// `ENXIO`: what opening a socket gives.
+    const SOCKET_OPENED: i32 = 6;
+    match Failure::of(error) {
+        Failure::Missing | Failure::NotFolder | Failure::IsFolder | Failure::Link => true,
+        // A pipe or a device, by `open_regular`.
+        Failure::Other if error.kind() == io::ErrorKind::InvalidInput => true,
+        Failure::Other => cfg!(unix) && error.raw_os_error() == Some(SOCKET_OPENED),
+        Failure::Exists | Failure::Denied | Failure::Full => false,
+    }
+}
+
+/// `EMFILE` or `ENFILE`, which the standard library can't name.
+pub(super) fn out_of_descriptors(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+/// The next step after an error that is the host's own.
+pub(super) fn read_remedy(error: &io::Error) -> &'static str {
+    if out_of_descriptors(error) {
+        "too many files are open: raise the limit (`ulimit -n`), or run fewer at once"
+    } else {
+        "see that it can be read, then run again"
+    }
+}
+
 /// What a file may become when it is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateMode {
@@ -167,4 +197,23 @@ pub(super) fn shown(text: &str) -> String {
     let cut: String = text.chars().take(SHOWN).collect();
     let dots = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{dots}", cut.escape_debug())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_something_else_in_its_place_is_a_change() {
+        let (missing, device, not_folder, is_folder, link) = (2, 6, 20, 21, LINK_NOT_FOLLOWED);
+        for number in [missing, device, not_folder, is_folder, link] {
+            assert!(says_changed(&io::Error::from_raw_os_error(number)), "{number}");
+        }
+        assert!(says_changed(&io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        let (broken, again, no_memory, denied, table_full, too_many, stale) = (5, 11, 12, 13, 23, 24, 116);
+        for number in [broken, again, no_memory, denied, table_full, too_many, stale] {
+            assert!(!says_changed(&io::Error::from_raw_os_error(number)), "{number}");
+        }
+        assert!(read_remedy(&io::Error::from_raw_os_error(too_many)).contains("ulimit -n"));
+    }
 }

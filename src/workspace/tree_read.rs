@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use super::host_tree::HostTree;
-use super::transfer::{hash_into, open_below, open_regular, shown};
+use super::transfer::{hash_into, open_below, open_regular, read_remedy, says_changed, shown};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 impl HostTree {
@@ -16,6 +16,7 @@ impl HostTree {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound): no such file. [`LimitExceeded`](ErrorKind::LimitExceeded): it is larger.
     /// [`TrustViolation`](ErrorKind::TrustViolation): it changed since the tree was read.
+    /// [`Backend`](ErrorKind::Backend): the system failed.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>> {
         let named = |kind, what: String| {
             SkillRuntimeError::new(kind, format!("'{}' in '{}' {what}", shown(path), shown(self.name())))
@@ -36,7 +37,13 @@ impl HostTree {
             .and_then(|(file, _)| {
                 hash_into(&mut file.take(entry.size.saturating_add(1)), entry.size, entry.size, &mut bytes)
             })
-            .map_err(|error| changed().caused_by(error))?;
+            .map_err(|error| {
+                if says_changed(&error) {
+                    changed().caused_by(error)
+                } else {
+                    named(ErrorKind::Backend, format!("could not be read; {}", read_remedy(&error))).caused_by(error)
+                }
+            })?;
         if hashed.bytes == entry.size && hashed.sha256 == entry.sha256 { Ok(bytes) } else { Err(changed()) }
     }
 }

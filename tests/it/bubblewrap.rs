@@ -451,28 +451,7 @@ async fn an_ordinary_user_gets_the_same() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let copy = place.path().join("it");
-    // By another process: this one forks all the time, and a program that is open for writing can't be started.
-    #[expect(clippy::disallowed_methods, reason = "see above")]
-    let copied = std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
-    assert!(copied.success());
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-    use std::os::unix::process::CommandExt;
-    #[expect(clippy::disallowed_methods, reason = "another user needs a process of its own")]
-    let output = std::process::Command::new(&copy)
-        .args(["bubblewrap::", "--skip", "an_ordinary_user", "--test-threads=2"])
-        .current_dir(place.path())
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("TMPDIR", place.path())
-        .uid(54_321)
-        .gid(54_321)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let text = crate::ordinary_user::tests_of("bubblewrap");
     assert!(text.contains("test result: ok. 11 passed"), "{text}");
 }
 

@@ -183,6 +183,14 @@ fn a_refused_link_is_a_denial_and_a_bad_out_folder_is_met_before_the_run() {
     run.file("file", "x").file("hello.wat", HELLO_WAT);
     let refused = run.skillcell(&["run", "hello.wat", "--out", "file"]);
     assert_eq!(shown(&refused), (Some(2), "", "skillcell: error: --out file is not a folder; name a folder\n"));
+    let refused = run.skillcell(&["run", "hello.wat", "--out", "file/below"]);
+    let (code, stdout, stderr) = shown(&refused);
+    assert_eq!((code, stdout), (Some(2), ""), "{stderr}");
+    assert!(stderr.contains("results can't be put into 'file/below'"), "{stderr}");
+    // Neither is anything made where nothing ran.
+    assert!(!run.path("other").exists());
+    let refused = run.skillcell(&["run", "missing.wat", "--out", "other/results"]);
+    assert_eq!((refused.status.code(), run.path("other").exists()), (Some(2), false), "{refused:?}");
 }
 
 #[test]
@@ -242,11 +250,35 @@ fn results_never_replace_files_unless_asked() {
     run.file("a.sh", "echo new > \"$WORKSPACE_OUT/r.txt\"; echo more > \"$WORKSPACE_OUT/q.txt\"\n")
         .file("results/r.txt", "old");
     let args = ["run", "a.sh", "--runtime", "local", "--allow-advisory", "--out", "results"];
-    let refused = run.skillcell(&args);
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(text(&refused.stderr).contains("r.txt"), "{refused:?}");
-    assert_eq!(fs::read_to_string(run.path("results/r.txt")).unwrap(), "old");
-    assert!(!run.path("results/q.txt").exists(), "nothing is copied when something can't be");
+    let aside = |output: &Output| {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(fs::read_to_string(run.path("results/r.txt")).unwrap(), "old");
+        assert!(!run.path("results/q.txt").exists(), "results stay together");
+        let folders = fs::read_dir(run.path("results")).unwrap().map(|entry| entry.unwrap().path());
+        folders.filter(|path| path.is_dir()).collect::<Vec<_>>()
+    };
+    let conflict = run.skillcell(&args);
+    let [folder] = &aside(&conflict)[..] else { panic!("{conflict:?}") };
+    // Nothing is lost, and the person is told where it is.
+    assert_eq!(fs::read_to_string(folder.join("r.txt")).unwrap(), "new\n");
+    assert_eq!(fs::read_to_string(folder.join("q.txt")).unwrap(), "more\n");
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    assert_eq!(
+        text(&conflict.stderr),
+        format!(
+            "skillcell: not replaced: 'r.txt' exists in 'results' already; choose another folder, or ask for files to be \
+             replaced\nskillcell: all results are in 'results/{name}' instead\n"
+        )
+    );
+    let conflict = run.skillcell(&[&args[..], &["--json"]].concat());
+    assert_eq!(aside(&conflict).len(), 2);
+    let document: Value = serde_json::from_slice(&conflict.stdout).unwrap();
+    assert_eq!(
+        (&document["exit_code"], &document["output_conflict"]["files"][0]["path"]),
+        (&0.into(), &"r.txt".into())
+    );
+    let told = document["output_files"][1]["copied_to"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(run.path(told)).unwrap(), "new\n");
     let replaced = run.skillcell(&[&args[..], &["--overwrite"]].concat());
     assert_eq!(replaced.status.code(), Some(0), "{replaced:?}");
     assert_eq!(fs::read_to_string(run.path("results/r.txt")).unwrap(), "new\n");

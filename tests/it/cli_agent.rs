@@ -180,6 +180,7 @@ fn json_is_one_document_and_nothing_else() {
             "error_message",
             "result_data",
             "skipped",
+            "output_conflict",
             "enforcement",
             "network_enforced",
             "audit"

@@ -121,7 +121,9 @@ impl Prepared {
             .await;
         lines
             .lines()
-            .filter(|line| !line.is_empty() && !line.contains("skillcell-init") && !line.starts_with("tr "))
+            // `runc init` becomes a supervisor of ours.
+            .filter(|line| !line.is_empty() && !line.contains("skillcell-init"))
+            .filter(|line| !line.starts_with("tr ") && !line.starts_with("runc init"))
             .map(str::to_owned)
             .collect()
     }

@@ -80,7 +80,10 @@ async fn a_fork_bomb_is_bounded_and_leaves_nothing() {
     // Bounded by itself too, so that a failing test doesn't take the machine along.
     let bomb = format!("for i in $(seq 200); do (setsid sh -c 'sleep 100; : {marker}' &); done; sleep 100");
     let result = prepared.shell(&bomb).await;
-    assert_eq!(result.termination, Termination::Signaled(9), "{}", result.stderr.text());
+    // Where a control group keeps the limit, the kernel refuses more; the shell says so and gives up.
+    let by_kernel = prepared.handle.backend()["limits"].as_str().unwrap().starts_with("cgroup");
+    let fizzled = by_kernel && result.stderr.text().contains("annot fork");
+    assert!(result.termination == Termination::ProcessLimit || fizzled, "{result:?}");
     assert_eq!(prepared.limits_hit(), ["process_limit"]);
     assert_eq!(alive(&marker), 0);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
-use skillcell::policy::{EnforcementMode, Limits};
+use skillcell::policy::{EnforcementMode, Limits, MountRequest, grants_of};
 use skillcell::runtime::{PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use skillcell::workspace::{Area, Input, Workspace};
@@ -29,6 +29,18 @@ impl Prepared {
 
     /// A runtime by name, with inputs.
     pub(crate) async fn on(name: &str, policy: SandboxPolicy, config: RuntimeConfig, inputs: &[Input]) -> Result<Self> {
+        Self::mounted(name, policy, config, inputs, &[]).await
+    }
+
+    /// A runtime by name, with inputs and host folders.
+    pub(crate) async fn mounted(
+        name: &str,
+        mut policy: SandboxPolicy,
+        config: RuntimeConfig,
+        inputs: &[Input],
+        mounts: &[MountRequest],
+    ) -> Result<Self> {
+        policy.mounts = grants_of(mounts)?;
         let run = RunId::random().unwrap();
         let sink = Arc::new(MemorySink::default());
         let audit = AuditScope::new(run, name, sink.clone());
@@ -38,6 +50,7 @@ impl Prepared {
         let runtime = skillcell::get_skill_runtime(name).unwrap();
         let mut workspace = Workspace::create(run).unwrap();
         workspace.stage_inputs(inputs, runtime.mount_support()).unwrap();
+        workspace.stage_mounts(mounts)?;
         let workspace = Arc::new(workspace);
         let progress: Arc<dyn Progress> = Arc::new(SilentProgress);
         let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };

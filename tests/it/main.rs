@@ -6,6 +6,8 @@ mod agent_cassettes;
 mod agent_loop;
 #[cfg(unix)]
 mod agent_modes;
+#[cfg(all(feature = "docker", feature = "pack-python", target_os = "linux"))]
+mod agent_runtimes;
 #[cfg(unix)]
 mod agent_support;
 #[cfg(unix)]
@@ -14,6 +16,8 @@ mod agent_transcript;
 mod agent_wires;
 #[cfg(all(feature = "bubblewrap", target_os = "linux"))]
 mod bubblewrap;
+#[cfg(all(feature = "bubblewrap", target_os = "linux"))]
+mod bubblewrap_mounts;
 #[cfg(all(feature = "cli", feature = "wasm"))]
 mod cli;
 #[cfg(all(feature = "cli", feature = "wasm"))]
@@ -40,6 +44,8 @@ mod firejail;
 mod http_server;
 #[cfg(all(feature = "cli", feature = "pack-js"))]
 mod javascript;
+#[cfg(all(feature = "cli", feature = "wasm", feature = "bubblewrap", target_os = "linux"))]
+mod kill_hosts;
 #[cfg(all(feature = "cli", feature = "wasm", unix))]
 mod llm_server;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -48,8 +54,12 @@ mod local_processes;
 mod local_support;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local_world;
+#[cfg(all(any(feature = "bubblewrap", feature = "firejail"), target_os = "linux"))]
+mod ordinary_user;
 #[cfg(all(unix, any(feature = "pack-python", feature = "pack-js")))]
 mod pack_proof;
+#[cfg(all(feature = "cli", feature = "pack-python", feature = "docker", target_os = "linux"))]
+mod packages;
 #[cfg(all(feature = "cli", feature = "pack-python"))]
 mod python;
 #[cfg(feature = "fetch")]
@@ -64,6 +74,8 @@ mod wasm_files;
 mod wasm_limits;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_modules;
+#[cfg(all(feature = "wasm", target_os = "linux"))]
+mod wasm_mounts;
 #[cfg(all(feature = "wasm", unix))]
 mod wasm_quota;
 #[cfg(all(feature = "wasm", unix))]

@@ -5,11 +5,11 @@
 
 use std::io::Write;
 
-use skillcell::policy::Limits;
+use skillcell::policy::{Dimension, Enforcement, Limits};
 use skillcell::runtime::Termination;
 use skillcell::workspace::{Area, MAX_OUTPUT_DEPTH};
 
-use crate::wasm_support::{Prepared, component, generous, printed, wat, write_host};
+use crate::wasm_support::{Prepared, Seen, component, generous, printed, probe, run, wat, write_host};
 
 /// A megabyte is sixteen writes of the probe.
 const MEGABYTE: u64 = 1 << 20;
@@ -208,4 +208,17 @@ async fn folders_lie_only_as_deep_as_the_host_can_collect_and_remove() {
         prepared.runtime.cleanup(&prepared.handle).await.unwrap();
         prepared.workspace.remove().unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_disk_limit_that_was_asked_for_is_enforced() {
+    let mut config = probe(&["resize", "/workspace/out/f", "1000"]);
+    config.limits.disk = 1_000;
+    config.limits.requested.disk = true;
+    let result = run(config.clone()).await;
+    assert_eq!(Seen::of(&result.run), printed("resize ok\n"));
+    assert_eq!(result.enforcement.control(Dimension::Disk), Enforcement::Enforced);
+    config.args[2] = "1001".to_owned();
+    let result = run(config).await;
+    assert_eq!((result.run.termination, result.audit.denials), (Termination::DiskLimit, 1));
 }

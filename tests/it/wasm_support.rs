@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
-use skillcell::policy::Limits;
+use skillcell::policy::{Limits, MountGrant, MountRequest};
 use skillcell::runtime::{PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SilentProgress, Termination};
 use skillcell::skill::{SkillSource, TrustPolicy, VerifiedSkill};
 use skillcell::step::{AgentSkillStepConfig, StepContext, StepResult};
@@ -168,6 +168,17 @@ impl Prepared {
     }
 
     pub(crate) async fn with(script: &Path, limits: Limits, inputs: &[Input]) -> Self {
+        let policy = SandboxPolicy { limits, ..SandboxPolicy::default() };
+        Self::under(script, policy, inputs, &[]).await
+    }
+
+    /// With host folders; the policy is told of them.
+    pub(crate) async fn under(
+        script: &Path,
+        mut policy: SandboxPolicy,
+        inputs: &[Input],
+        mounts: &[MountRequest],
+    ) -> Self {
         let run = RunId::random().unwrap();
         let sink = Arc::new(MemorySink::default());
         let audit = AuditScope::new(run, "wasm", sink.clone());
@@ -177,8 +188,10 @@ impl Prepared {
         let mut workspace = Workspace::create(run).unwrap();
         workspace.stage_tree(Area::Skill, skill.tree()).unwrap();
         workspace.stage_inputs(inputs, runtime.mount_support()).unwrap();
+        workspace.stage_mounts(mounts).unwrap();
         let workspace = Arc::new(workspace);
-        let policy = SandboxPolicy { limits, ..SandboxPolicy::default() };
+        policy.mounts =
+            mounts.iter().map(|mount| MountGrant { guest: mount.guest.clone(), mode: mount.mode }).collect();
         let config = RuntimeConfig::new(no_cache());
         let progress: Arc<dyn skillcell::runtime::Progress> = Arc::new(SilentProgress);
         let context = PrepareContext { policy: &policy, config: &config, audit: &audit, progress: &progress };

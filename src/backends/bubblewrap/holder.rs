@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::root::{GUEST_USER, Root};
-use crate::backends::child::{OnHost, Rights, Service, ServiceSpec, read_object};
+use crate::backends::child::{OnHost, Service, ServiceSpec, read_object};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
 /// How long `bwrap` may take. It needs some 20 ms; a machine under load may need a hundred times that.
@@ -53,7 +53,7 @@ pub(super) async fn make(wanted: Wanted) -> Result<Held> {
     let mut service = Service::start(ServiceSpec {
         program: bwrap,
         arguments,
-        place: OnHost { folder, keep, folders: root.folders, user, rights: Rights::Fixed, own_processes: 0 },
+        place: OnHost { keep, folders: root.folders, user, ..OnHost::new(folder) },
     })?;
     if let Err(not_ready) = service.ready(PATIENCE).await {
         return Err(explain(&not_ready.complaint));

@@ -10,7 +10,7 @@ use landlock::{ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset
 
 use crate::backends::child;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::OutMode;
+use crate::policy::{MountMode, OutMode, SandboxPolicy};
 
 /// What the rules need at least: `REFER`, without which renaming between folders can't be told from writing (Linux 5.19).
 const NEEDED: ABI = ABI::V2;
@@ -44,6 +44,21 @@ impl Strictness {
     }
 }
 
+/// Whether some folder is to be writable without anything in it being removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    Nothing,
+    WhatIsThere,
+}
+
+impl Keeps {
+    /// What a policy asks for.
+    pub(super) fn of(policy: &SandboxPolicy) -> Self {
+        let mounts = policy.mounts.iter().any(|mount| mount.mode == MountMode::ReadWriteWithoutDelete);
+        if mounts || policy.out == OutMode::ReadWriteWithoutDelete { Self::WhatIsThere } else { Self::Nothing }
+    }
+}
+
 /// What is used on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Use {
@@ -56,7 +71,7 @@ impl Use {
     /// # Errors
     /// [`Unavailable`](ErrorKind::Unavailable) when strictness asks for more than the kernel has;
     /// [`PolicyUnenforceable`](ErrorKind::PolicyUnenforceable) when a mode of `/workspace/out` needs what isn't used.
-    pub(super) fn decide(strictness: Strictness, kernel: i32, out: OutMode) -> Result<Self> {
+    pub(super) fn decide(strictness: Strictness, kernel: i32, keeps: Keeps) -> Result<Self> {
         let offered = ABI::from(kernel.clamp(0, NEWEST as i32));
         let abi = match strictness {
             Strictness::Off => ABI::Unsupported,
@@ -73,7 +88,7 @@ impl Use {
                 ));
             }
         };
-        if out == OutMode::ReadWriteWithoutDelete && abi < NEEDED {
+        if keeps == Keeps::WhatIsThere && abi < NEEDED {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PolicyUnenforceable,
                 "read-write-without-delete needs Landlock, which is off or missing here; set \
@@ -89,7 +104,7 @@ impl Use {
     }
 
     /// The rules: a path inside and the rights beneath it. Empty when Landlock is off.
-    pub(super) fn rules(self, out: OutMode) -> Vec<(CString, u64)> {
+    pub(super) fn rules(self, policy: &SandboxPolicy) -> Vec<(CString, u64)> {
         if self.abi == ABI::Unsupported {
             return Vec::new();
         }
@@ -98,10 +113,20 @@ impl Use {
         // Devices and sockets aren't made in a workspace.
         let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock);
         let remove: BitFlags<AccessFs> = AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer;
-        let out_rights = match out {
+        let out_rights = match policy.out {
             OutMode::ReadWrite => write,
             OutMode::ReadWriteWithoutDelete => write & !remove,
         };
+        let mounts = policy.mounts.iter().filter_map(|mount| {
+            let rights = match mount.mode {
+                MountMode::ReadOnly => return None,
+                MountMode::ReadWrite | MountMode::CopyOnWrite => write,
+                // Both kinds of removing, or neither: with one of them a folder could be moved aside and replaced.
+                MountMode::ReadWriteWithoutDelete => write & !remove,
+            };
+            // A mount point holds no NUL.
+            Some((CString::new(mount.guest.as_str()).ok()?, rights.bits()))
+        });
         let existing = read | (all & (AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev));
         [
             (c"/", read),
@@ -114,6 +139,7 @@ impl Use {
         ]
         .into_iter()
         .map(|(path, rights)| (path.to_owned(), rights.bits()))
+        .chain(mounts)
         .collect()
     }
 
@@ -147,34 +173,37 @@ pub(super) fn kernel_abi() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::MountGrant;
 
     #[test]
     fn less_than_asked_is_never_passed_over() {
-        let decide = |strictness, kernel, out| {
-            Use::decide(strictness, kernel, out).map(Use::describe).map_err(|error| error.kind())
+        let decide = |strictness, kernel, keeps| {
+            Use::decide(strictness, kernel, keeps).map(Use::describe).map_err(|error| error.kind())
         };
-        use OutMode::{ReadWrite, ReadWriteWithoutDelete};
-        for (strictness, kernel, out, expected) in [
-            (Strictness::Strict, 7, ReadWrite, Ok("abi 6".to_owned())),
-            (Strictness::Strict, 2, ReadWriteWithoutDelete, Ok("abi 2".to_owned())),
-            (Strictness::Strict, 1, ReadWrite, Err(ErrorKind::Unavailable)),
-            (Strictness::Strict, 0, ReadWrite, Err(ErrorKind::Unavailable)),
-            (Strictness::Degraded, 1, ReadWrite, Ok("abi 1".to_owned())),
-            (Strictness::Degraded, 0, ReadWrite, Ok("off".to_owned())),
-            (Strictness::Degraded, 1, ReadWriteWithoutDelete, Err(ErrorKind::PolicyUnenforceable)),
-            (Strictness::Off, 7, ReadWrite, Ok("off".to_owned())),
-            (Strictness::Off, 7, ReadWriteWithoutDelete, Err(ErrorKind::PolicyUnenforceable)),
+        use Keeps::{Nothing, WhatIsThere};
+        for (strictness, kernel, keeps, expected) in [
+            (Strictness::Strict, 7, Nothing, Ok("abi 6".to_owned())),
+            (Strictness::Strict, 2, WhatIsThere, Ok("abi 2".to_owned())),
+            (Strictness::Strict, 1, Nothing, Err(ErrorKind::Unavailable)),
+            (Strictness::Strict, 0, Nothing, Err(ErrorKind::Unavailable)),
+            (Strictness::Degraded, 1, Nothing, Ok("abi 1".to_owned())),
+            (Strictness::Degraded, 0, Nothing, Ok("off".to_owned())),
+            (Strictness::Degraded, 1, WhatIsThere, Err(ErrorKind::PolicyUnenforceable)),
+            (Strictness::Off, 7, Nothing, Ok("off".to_owned())),
+            (Strictness::Off, 7, WhatIsThere, Err(ErrorKind::PolicyUnenforceable)),
         ] {
-            assert_eq!(decide(strictness, kernel, out), expected, "{strictness:?} {kernel}");
+            assert_eq!(decide(strictness, kernel, keeps), expected, "{strictness:?} {kernel}");
         }
     }
 
     #[test]
     fn rules_ask_only_for_rights_that_are_handled() {
         for kernel in 1..=7 {
-            let used = Use::decide(Strictness::Degraded, kernel, OutMode::ReadWrite).unwrap();
+            let used = Use::decide(Strictness::Degraded, kernel, Keeps::Nothing).unwrap();
             let handled = AccessFs::from_all(used.abi).bits();
-            for (path, rights) in used.rules(OutMode::ReadWrite) {
+            let mounts = MountMode::ALL.map(|mode| MountGrant { guest: format!("/{mode}").parse().unwrap(), mode });
+            let policy = SandboxPolicy { mounts: mounts.to_vec(), ..SandboxPolicy::default() };
+            for (path, rights) in used.rules(&policy) {
                 assert_eq!(rights & !handled, 0, "{path:?} with ABI {kernel}");
                 assert_ne!(rights, 0, "{path:?}");
             }

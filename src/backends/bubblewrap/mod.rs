@@ -15,7 +15,6 @@
 mod filter;
 mod holder;
 mod landlock;
-mod ownership;
 mod root;
 
 use std::ffi::{CString, OsString};
@@ -25,14 +24,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::landlock::{Strictness, Use};
+use self::landlock::{Keeps, Strictness, Use};
 use self::root::{GUEST_USER, Root};
 use super::child::{self, ChildSpec, Confined, Place, ProgramError, Sandbox, find_program};
-use super::guest::{SYSTEM_PATH, concluded, fixed_environment, own_program, refused, set_variable, watched};
+use super::guest::{
+    SYSTEM_PATH, concluded, fixed_environment, group, limits_kept_by, own_program, refused, set_variable, watched,
+};
+use super::ownership::{self, NOBODY};
 use super::toolchain::Toolchains;
 use crate::audit::Layer;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{Isolation, Limits, NetworkPolicy, RuntimeCapabilities, Support};
+use crate::policy::{Isolation, Limits, MountCapabilities, NetworkPolicy, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime, SkillRuntimeHandle,
 };
@@ -43,10 +45,10 @@ use crate::workspace::{GuestPath, MountSupport, Workspace};
 const NAME: &str = "bubblewrap";
 /// Options in `runtime_config`.
 const OPTIONS: [&str; 1] = ["landlock"];
-/// The user that a host which is root runs guests as: the kernel's own "nobody in particular".
-const NOBODY: u32 = 65_534;
 /// Shared memory of a run, at most. It is memory, so a quarter of the memory limit if that is less.
 const SHARED_MEMORY: u64 = 64 << 20;
+/// Processes of ours in the control group of a run: its init.
+const INIT: usize = 1;
 /// Where `bwrap` is, when the host's `PATH` says nothing.
 const FALLBACK_PATH: &str = SYSTEM_PATH;
 
@@ -82,6 +84,11 @@ impl SkillRuntime for BubblewrapRuntime {
             cpu_time: Support::Advisory,
             memory: Support::Advisory,
             disk: Support::Advisory,
+            mounts: MountCapabilities {
+                read_only: Support::Enforced,
+                read_write: Support::Enforced,
+                without_delete: Support::Enforced,
+            },
             ..RuntimeCapabilities::none(Isolation::Process)
         }
     }
@@ -123,7 +130,7 @@ impl SkillRuntime for BubblewrapRuntime {
         let landlock = state.landlock.describe();
         context.audit.allow(Layer::Runtime, "prepare", NAME, &format!("landlock {landlock}"))?;
         let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);
-        Ok(handle.with_backend("landlock", landlock).with_backend("limits", "rlimits and a watch on the process tree"))
+        Ok(handle.with_backend("landlock", landlock).with_backend("limits", limits_kept_by()))
     }
 
     async fn run(&self, handle: &SkillRuntimeHandle, command: &RunCommand) -> Result<RuntimeRunResult> {
@@ -167,7 +174,7 @@ impl State {
             // Until an egress gateway is handed over, an allow list that was accepted as advisory means no network.
             NetworkPolicy::None | NetworkPolicy::Allowlist => false,
         };
-        let landlock = Use::decide(strictness(context.config)?, landlock::kernel_abi(), policy.out)?;
+        let landlock = Use::decide(strictness(context.config)?, landlock::kernel_abi(), Keeps::of(policy))?;
         let gone =
             |error: std::io::Error| SkillRuntimeError::backend("the workspace is gone", error.kind().to_string());
         let folder = workspace.ambient_root().canonicalize().map_err(gone)?;
@@ -187,7 +194,7 @@ impl State {
         let toolchains = Toolchains::find(&search, &folder, home.as_deref());
         let wanted = holder::Wanted {
             bwrap,
-            root: Root::build(workspace, &toolchains.folders, host_network)?,
+            root: Root::build(workspace, &toolchains.folders, host_network, user.map(|user| (user, user)))?,
             host_network,
             user: user.map(|user| (user, user)),
             folder: rustix::fs::open(
@@ -204,7 +211,7 @@ impl State {
             identity: (GUEST_USER, GUEST_USER),
             shared_memory: shared_memory(&policy.limits)?,
             filters: filter::filters()?,
-            rules: landlock.rules(policy.out),
+            rules: landlock.rules(policy),
             canary: c_string(folder.as_os_str().as_bytes())?,
         };
         Ok(Self { sandbox: Arc::new(sandbox), landlock, toolchains, workspace: folder, user })
@@ -232,6 +239,7 @@ impl State {
             sink: command.sink.clone(),
             limits: handle.policy().limits.clone(),
             disk: Some(watched(handle)?),
+            group: group(handle, INIT)?,
         })
     }
 

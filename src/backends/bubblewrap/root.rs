@@ -9,9 +9,10 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use crate::backends::child::MAX_FOLDERS;
+use crate::backends::child::{Identity, MAX_FOLDERS, shown_as};
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::workspace::{Area, GuestPath, Workspace};
+use crate::policy::MountMode;
+use crate::workspace::{Area, GuardKind, GuestPath, HostMount, Workspace};
 
 /// Folders that are links into `/usr` on merged systems and real ones on others.
 const SYSTEM_LINKS: [&str; 7] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec"];
@@ -60,7 +61,12 @@ pub(super) struct Root {
 
 impl Root {
     /// The root of a sandbox around `workspace`, with extra folders of the host shown read-only where they are.
-    pub(super) fn build(workspace: &Workspace, extra: &[PathBuf], host_network: bool) -> Result<Self> {
+    pub(super) fn build(
+        workspace: &Workspace,
+        extra: &[PathBuf],
+        host_network: bool,
+        user: Option<Identity>,
+    ) -> Result<Self> {
         let mut root = Self::default();
         for store in STORES {
             root.read_only_if_there(Path::new(store));
@@ -106,6 +112,9 @@ impl Root {
             root.hold(held)?;
         }
         root.workspace(workspace)?;
+        for mount in workspace.host_mounts() {
+            root.host_mount(mount, extra, user)?;
+        }
         // Last: until here, `bwrap` makes the places that things are mounted on.
         root.say(["--remount-ro".into(), "/".into()]);
         Ok(root)
@@ -166,8 +175,45 @@ impl Root {
         if self.folders.len() > MAX_FOLDERS {
             return Err(SkillRuntimeError::new(
                 ErrorKind::LimitExceeded,
-                format!("a sandbox can show at most {MAX_FOLDERS} folders; give some inputs as copies"),
+                format!(
+                    "a sandbox can show at most {MAX_FOLDERS} folders and guarded names; give some inputs as copies, or \
+                     mount less"
+                ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Shows a host folder beside the workspace, with mounts over what is protected in it.
+    fn host_mount(&mut self, mount: &HostMount, extra: &[PathBuf], user: Option<Identity>) -> Result<()> {
+        let guest = Path::new(mount.guest().as_str());
+        if extra.iter().any(|folder| folder.starts_with(guest) || guest.starts_with(folder)) {
+            return Err(SkillRuntimeError::invalid(format!(
+                "the mount '{}' would hide an interpreter that the sandbox shows there; choose another guest path, such as \
+                 /data",
+                mount.guest()
+            )));
+        }
+        let failed =
+            |error: std::io::Error| SkillRuntimeError::backend(format!("could not open '{}'", mount.guest()), error);
+        let how = match mount.access() {
+            MountMode::ReadOnly => "--ro-bind-fd",
+            MountMode::ReadWrite | MountMode::ReadWriteWithoutDelete | MountMode::CopyOnWrite => "--bind-fd",
+        };
+        let held = OwnedFd::from(mount.dir().try_clone().map_err(failed)?.into_std_file());
+        let stat = rustix::fs::fstat(&held).map_err(|error| failed(error.into()))?;
+        let owner = (stat.st_uid, stat.st_gid);
+        let held = presented(held, owner, user, mount)?;
+        self.say([how.into(), held.as_raw_fd().to_string().into(), guest.into()]);
+        self.hold(held)?;
+        for guard in mount.guards()? {
+            let how = match guard.kind {
+                GuardKind::InPlace => "--bind-fd",
+                GuardKind::ReadOnly => "--ro-bind-fd",
+            };
+            let held = presented(guard.handle, owner, user, mount)?;
+            self.say([how.into(), held.as_raw_fd().to_string().into(), guest.join(&guard.path).into()]);
+            self.hold(held)?;
         }
         Ok(())
     }
@@ -185,6 +231,25 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// A folder or file of a host mount, as the guest's user is to see it.
+///
+/// A host that is root has guests run as `nobody`, who would see folders of other owners like any stranger: the guest is
+/// given the place of the folder's owner, in that folder only.
+fn presented(what: OwnedFd, owner: Identity, user: Option<Identity>, mount: &HostMount) -> Result<OwnedFd> {
+    let Some(user) = user.filter(|user| *user != owner) else { return Ok(what) };
+    shown_as(&what, owner, user).map_err(|error| {
+        SkillRuntimeError::new(
+            ErrorKind::Unavailable,
+            format!(
+                "the file system of '{}' can't be shown to the guest's user by a host that is root (an id-mapped mount is \
+                 refused); run as an ordinary user, or use another runtime",
+                mount.guest()
+            ),
+        )
+        .caused_by(error)
+    })
 }
 
 /// Makes the folder that a mount inside `/workspace/in` is put on: inside the sandbox the area is read-only.

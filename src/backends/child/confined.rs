@@ -110,6 +110,7 @@ impl Confined {
             if libc::poll(&raw mut polled, 1, 0) != 0 {
                 libc::_exit(1);
             }
+            plan.enter_group().map_err(failed(Stage::Limits))?;
             self.mount().map_err(failed(Stage::Mounts))?;
             match fork_with(0).map_err(failed(Stage::Fork))? {
                 0 => self.become_guest(plan),
@@ -152,7 +153,11 @@ impl Confined {
             libc::setsid();
             libc::umask(0o022);
             check(libc::chdir(self.folder.as_ptr())).map_err(failed(Stage::Folder))?;
-            for &(resource, soft, hard) in &plan.limits {
+            // This process still has the host's descriptors, so the limit on those waits until it opens nothing more.
+            let limits = |open_files: bool| {
+                plan.limits.iter().filter(move |limit| (limit.0 == libc::RLIMIT_NOFILE) == open_files)
+            };
+            for &(resource, soft, hard) in limits(false) {
                 set_limit(resource, soft, hard).map_err(failed(Stage::Limits))?;
             }
             check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).map_err(failed(Stage::Capabilities))?;
@@ -167,6 +172,9 @@ impl Confined {
             }
             if let Err(number) = self.self_test() {
                 return Err(failed_at(status, Stage::SelfTest, io::Error::from_raw_os_error(number)));
+            }
+            for &(resource, soft, hard) in limits(true) {
+                set_limit(resource, soft, hard).map_err(failed(Stage::Limits))?;
             }
             Ok(())
         }

@@ -11,6 +11,10 @@
 //! supervisor that needs no help from the host; capture is bounded; a grandchild that holds a pipe extends nothing.
 
 mod confined;
+mod group;
+mod home;
+#[cfg(feature = "bubblewrap")]
+mod idmap;
 mod program;
 mod record;
 mod run;
@@ -23,6 +27,13 @@ mod watch;
 
 #[cfg(feature = "bubblewrap")]
 pub(super) use confined::{Confined, Sandbox};
+pub(super) use group::{Group, delegation};
+#[cfg(feature = "firejail")]
+pub(super) use home::{Access, HOME, HOME_SOURCE, Home, Room};
+#[cfg(feature = "bubblewrap")]
+pub(super) use idmap::{Identity, shown_as};
+#[cfg(feature = "bubblewrap")]
+pub(super) use program::TrustedFolders;
 pub(super) use program::{ProgramError, find_program};
 pub(super) use run::{ChildEnd, ChildSpec, run};
 #[cfg(feature = "bubblewrap")]

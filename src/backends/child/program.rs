@@ -21,14 +21,31 @@ const WORLD_WRITABLE: u32 = 0o002;
 
 /// The first executable of that name in the folders of `search` (a `PATH`), never inside `forbidden`.
 pub(in crate::backends) fn find_program(name: &str, search: &OsStr, forbidden: &Path) -> Result<PathBuf, ProgramError> {
-    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-        return Err(ProgramError::NotAName);
+    TrustedFolders::of(search, forbidden).find(name)
+}
+
+/// The folders of a search path that a program may be taken from. Looking at them costs more than looking into them, so
+/// whoever looks for several programs does it once.
+pub(in crate::backends) struct TrustedFolders<'a> {
+    folders: Vec<PathBuf>,
+    forbidden: &'a Path,
+}
+
+impl<'a> TrustedFolders<'a> {
+    /// Those of `search` (a `PATH`) that are not in `forbidden` and not writable by everybody.
+    pub(in crate::backends) fn of(search: &OsStr, forbidden: &'a Path) -> Self {
+        let trusted = |folder: &PathBuf| folder.is_absolute() && trusted_folder(folder, forbidden);
+        Self { folders: std::env::split_paths(search).filter(trusted).collect(), forbidden }
     }
-    std::env::split_paths(search)
-        .filter(|folder| folder.is_absolute() && trusted_folder(folder, forbidden))
-        .map(|folder| folder.join(name))
-        .find(|program| runnable(program, forbidden))
-        .ok_or(ProgramError::NotFound)
+
+    /// The first executable of that name.
+    pub(in crate::backends) fn find(&self, name: &str) -> Result<PathBuf, ProgramError> {
+        if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+            return Err(ProgramError::NotAName);
+        }
+        let mut programs = self.folders.iter().map(|folder| folder.join(name));
+        programs.find(|program| runnable(program, self.forbidden)).ok_or(ProgramError::NotFound)
+    }
 }
 
 /// Not in the workspace, and not writable by everybody.

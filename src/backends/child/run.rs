@@ -13,6 +13,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+use super::group::{Group, GroupUsage};
 use super::record::{ENDED, FAILED, RECORD_BYTES, Record, STARTED, Stage};
 use super::streams::{Outputs, feed_stdin};
 use super::supervisor::{self, Place, Plan};
@@ -55,6 +56,8 @@ pub(in crate::backends) struct ChildSpec {
     pub(in crate::backends) limits: Limits,
     /// The folders whose growth is watched, if any.
     pub(in crate::backends) disk: Option<DiskWatch>,
+    /// The control group that the run is put into, with its limits set.
+    pub(in crate::backends) group: Option<Group>,
 }
 
 /// How a run ended.
@@ -68,6 +71,8 @@ pub(in crate::backends) struct ChildEnd {
     pub(in crate::backends) usage: Usage,
     /// Processes were still there when the supervisor gave up.
     pub(in crate::backends) left_behind: bool,
+    /// The kernel refused to make more processes for it, and said so.
+    pub(in crate::backends) refused_processes: bool,
 }
 
 /// Why the host ended a run.
@@ -93,7 +98,12 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
         Place::Sandbox(_) => watch.without_processes(),
         Place::Host(place) => watch.not_counting(place.own_processes),
     };
-    let (mut running, outputs) = Running::start(spec)?;
+    let group = spec.group.take();
+    if group.is_some() {
+        // The kernel keeps both, and keeps them for all processes together.
+        watch = watch.without_processes().without_memory();
+    }
+    let (mut running, outputs) = Running::start(spec, group.as_ref())?;
     let mut ticks = tokio::time::interval_at(started + WATCH_INTERVAL, WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
 
@@ -127,38 +137,59 @@ pub(in crate::backends) async fn run(mut spec: ChildSpec) -> Result<ChildEnd> {
         if let Some(ended_by) = ended_by {
             cause = Some(ended_by);
             running.kill();
+            if let Some(group) = &group {
+                group.kill();
+            }
         }
     };
     let duration = started.elapsed();
-    running.reap().await;
-    let (stdout, stderr, total) = outputs.finish(DRAIN_PATIENCE).await;
+    // Together: each waits for other processes, and on a busy machine every wait costs.
+    let ((), (stdout, stderr, total), filled) =
+        tokio::join!(running.reap(), outputs.finish(DRAIN_PATIENCE), watch.disk_excess());
     if cause.is_none() && total > limits.output {
         cause = Some(Cause::Output);
     }
     if cause.is_none() {
         // What was written in the last moment counts too.
-        cause = watch.disk_excess().await.map(Cause::Excess);
+        cause = filled.map(Cause::Excess);
+    }
+    let counted = group.as_ref().map(Group::usage).unwrap_or_default();
+    if let Some(group) = group {
+        // Removing it may take the kernel a moment.
+        let _ = tokio::task::spawn_blocking(move || drop(group)).await;
     }
     let usage = Usage {
-        cpu_time: Some(Duration::from_micros(end.cpu_microseconds)),
-        peak_memory: Some(end.peak_memory),
+        cpu_time: Some(counted.cpu_time.unwrap_or(Duration::from_micros(end.cpu_microseconds))),
+        peak_memory: Some(counted.peak_memory.unwrap_or(end.peak_memory)),
         ..Usage::default()
     };
-    let (termination, limit) = conclude(cause, end.status, &limits, usage.cpu_time.unwrap_or_default());
-    Ok(ChildEnd { termination, limit, stdout, stderr, duration, usage, left_behind: end.left != 0 })
+    let (termination, limit) = conclude(cause, end.status, &limits, usage.cpu_time.unwrap_or_default(), counted);
+    let refused_processes = counted.refused_processes > 0;
+    Ok(ChildEnd { termination, limit, stdout, stderr, duration, usage, left_behind: end.left != 0, refused_processes })
 }
 
 /// Names the end: the host's cause if there is one, else what the wait status says.
-fn conclude(cause: Option<Cause>, status: i32, limits: &Limits, used: Duration) -> (Termination, Option<&'static str>) {
+fn conclude(
+    cause: Option<Cause>,
+    status: i32,
+    limits: &Limits,
+    used: Duration,
+    counted: GroupUsage,
+) -> (Termination, Option<&'static str>) {
     match cause {
         Some(Cause::Time) => return (Termination::TimedOut, Some("time_limit")),
         Some(Cause::Output) => return (Termination::OutputLimit, Some("output_limit")),
         Some(Cause::Excess(Excess::Memory)) => return (Termination::OutOfMemory, Some("memory_limit")),
         Some(Cause::Excess(Excess::Cpu)) => return (Termination::OutOfFuel, Some("cpu_limit")),
         Some(Cause::Excess(Excess::Disk)) => return (Termination::DiskLimit, Some("disk_limit")),
-        // There is no termination of its own for it: elsewhere a fork simply fails. The audit trail has the reason.
-        Some(Cause::Excess(Excess::Processes)) => return (Termination::Signaled(libc::SIGKILL), Some("process_limit")),
+        Some(Cause::Excess(Excess::Processes)) => return (Termination::ProcessLimit, Some("process_limit")),
         None => {}
+    }
+    // A shell or a sandbox around the guest reports the signal as its exit code.
+    let killed = (libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL)
+        || (libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 128 + libc::SIGKILL);
+    if killed && counted.killed_for_memory > 0 {
+        return (Termination::OutOfMemory, Some("memory_limit"));
     }
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
@@ -176,6 +207,15 @@ fn conclude(cause: Option<Cause>, status: i32, limits: &Limits, used: Duration) 
     }
 }
 
+/// What confines a process that is spawned.
+pub(super) struct Confinement {
+    pub(super) place: Place,
+    /// Resource, soft and hard limit.
+    pub(super) limits: Vec<(u32, u64, u64)>,
+    /// The way into a control group.
+    pub(super) group: Option<OwnedFd>,
+}
+
 /// A run in progress. Dropping it closes the control pipe, at which the supervisor kills everything.
 pub(super) struct Running {
     pub(super) child: Child,
@@ -187,7 +227,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    fn start(spec: ChildSpec) -> Result<(Self, Outputs)> {
+    fn start(spec: ChildSpec, group: Option<&Group>) -> Result<(Self, Outputs)> {
         let (stdin_read, feeder) = match spec.stdin {
             Stdin::Closed => (Stdio::null(), None),
             source @ (Stdin::Bytes(_) | Stdin::File(_)) => {
@@ -201,7 +241,12 @@ impl Running {
             let processes = u64::from(spec.limits.processes) + SANDBOX_PROCESSES;
             limits.push((libc::RLIMIT_NPROC, processes, processes));
         }
-        let mut running = Self::spawn(&spec.program, &spec.argv, &spec.env, stdin_read, spec.place, limits)?;
+        let group = group
+            .map(Group::entrance)
+            .transpose()
+            .map_err(|error| SkillRuntimeError::backend("the control group of a run could not be opened", error))?;
+        let confinement = Confinement { place: spec.place, limits, group };
+        let mut running = Self::spawn(&spec.program, &spec.argv, &spec.env, stdin_read, confinement)?;
         let outputs = Outputs::start(&mut running.child, spec.sink, &spec.limits);
         if let Some((source, write)) = feeder {
             feed_stdin(source, write, &outputs).map_err(no_pipes)?;
@@ -215,9 +260,9 @@ impl Running {
         argv: &[OsString],
         env: &[(String, OsString)],
         stdin: Stdio,
-        place: Place,
-        limits: Vec<(u32, u64, u64)>,
+        confinement: Confinement,
     ) -> Result<Self> {
+        let Confinement { place, limits, group } = confinement;
         let (control_read, control_write) = new_pipe()?;
         let (status_read, status_write) = new_pipe()?;
         #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
@@ -228,7 +273,7 @@ impl Running {
         command.args(argv.get(1..).unwrap_or_default());
         command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        supervisor::attach(&mut command, Plan { control: control_read, status: status_write, limits, place });
+        supervisor::attach(&mut command, Plan { control: control_read, status: status_write, limits, group, place });
         // So that what a failed attempt reported can be read while the writing end is still here.
         rustix::io::ioctl_fionbio(&status_read, true).map_err(|error| no_pipes(error.into()))?;
         let mut spawned = command.spawn();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::run::Running;
+use super::run::{Confinement, Running};
 use super::supervisor::{OnHost, Place};
 use crate::error::Result;
 
@@ -47,7 +47,13 @@ impl Service {
         let mut argv = vec![program.clone().into_os_string()];
         argv.extend(arguments);
         let piped = std::process::Stdio::piped();
-        let mut running = Running::spawn(&program, &argv, &[], piped, Place::Host(place), Vec::new())?;
+        let mut running = Running::spawn(
+            &program,
+            &argv,
+            &[],
+            piped,
+            Confinement { place: Place::Host(place), limits: Vec::new(), group: None },
+        )?;
         let missing =
             || crate::error::SkillRuntimeError::new(crate::ErrorKind::Internal, "a pipe of a service is gone");
         let input = running.child.stdin.take().ok_or_else(missing)?;

@@ -19,6 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use libc::{c_int, c_void, pid_t};
 
 use super::confined::Confined;
+use super::home::Home;
 use super::record::{ENDED, Record, STARTED, Stage};
 use super::system::{
     OnExec, become_user, block_signals, check, child_signals, close_all_but, close_from, drain, failed_at, fork_with,
@@ -28,8 +29,9 @@ use super::system::{
 /// How long the supervisor tries to kill what is left. A fork bomb in one process group dies at the first signal;
 /// only one that changes its session at every fork lasts, and it must not hold the run for ever.
 const SWEEP_MILLISECONDS: i64 = 3_000;
-/// Folders that a program can be handed: five areas, `/tmp`, and a few mounts and interpreters. Two digits name them.
-pub(in crate::backends) const MAX_FOLDERS: usize = 64;
+/// Folders and files that a program can be handed: five areas, `/tmp`, interpreters, and the mounts with what is guarded
+/// in them. Three digits name them.
+pub(in crate::backends) const MAX_FOLDERS: usize = 256;
 /// Children looked at in one pass: as many ids as the buffer holds. The next pass takes the rest.
 const CHILDREN_BUFFER: usize = 16 * 1024;
 /// Everything the processes of a run need, prepared by the host.
@@ -40,6 +42,8 @@ pub(super) struct Plan {
     pub(super) status: OwnedFd,
     /// Resource limits of the guest: resource, soft, hard.
     pub(super) limits: Vec<(u32, u64, u64)>,
+    /// The way into the run's control group: `0` written there puts the writer in.
+    pub(super) group: Option<OwnedFd>,
     /// Where the guest lives.
     pub(super) place: Place,
 }
@@ -64,6 +68,8 @@ pub(in crate::backends) struct OnHost {
     pub(in crate::backends) folders: Vec<OwnedFd>,
     /// Another user and group to take on (root only).
     pub(in crate::backends) user: Option<(u32, u32)>,
+    /// A home for that user, made of the folders, which it then doesn't get as descriptors.
+    pub(in crate::backends) home: Option<Home>,
     /// Whether the program may be one that gains rights.
     pub(in crate::backends) rights: Rights,
     /// Processes of a program around the guest that don't count towards its limit.
@@ -78,6 +84,26 @@ pub(in crate::backends) enum Rights {
     /// It is a sandbox of the system that has to be root to do its work, and takes the rights from what it runs.
     #[cfg_attr(not(feature = "firejail"), expect(dead_code, reason = "only that runtime needs it"))]
     MayGrow,
+}
+
+impl OnHost {
+    /// A program of the host's own user in this folder, with nothing else.
+    pub(in crate::backends) fn new(folder: OwnedFd) -> Self {
+        Self {
+            folder,
+            keep: Vec::new(),
+            folders: Vec::new(),
+            user: None,
+            home: None,
+            rights: Rights::Fixed,
+            own_processes: 0,
+        }
+    }
+
+    /// The folders that the program gets as descriptors.
+    fn shown_folders(&self) -> &[OwnedFd] {
+        if self.home.is_some() { &[] } else { &self.folders }
+    }
 }
 
 impl Plan {
@@ -104,14 +130,26 @@ impl Plan {
         }
     }
 
+    /// Puts this process into the run's control group. The supervisor stays out of it: it has to outlive what is in it.
+    pub(super) unsafe fn enter_group(&self) -> io::Result<()> {
+        let Some(group) = &self.group else { return Ok(()) };
+        // SAFETY: the descriptor is open and the buffer's length is given.
+        let written = unsafe { libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+        if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Confines this process as far as an ordinary process can be; `exec` follows.
     unsafe fn become_guest(&self, place: &OnHost, supervisor: pid_t) -> io::Result<()> {
         let failed = |stage| move |error| failed_at(self.status.as_raw_fd(), stage, error);
         // SAFETY: as in `enter`.
         unsafe {
             libc::setsid();
+            self.enter_group().map_err(failed(Stage::Limits))?;
             if let Some((user, group)) = place.user {
                 make_reachable(&place.folders).map_err(failed(Stage::Mounts))?;
+                if let Some(home) = &place.home {
+                    home.furnish(user, group).map_err(failed(Stage::Mounts))?;
+                }
                 check(libc::setgroups(0, std::ptr::null())).map_err(failed(Stage::Identity))?;
                 become_user(user, group).map_err(failed(Stage::Identity))?;
             }
@@ -130,7 +168,9 @@ impl Plan {
             }
             // Marked, not closed: the standard library still needs its own pipe to report a failed `exec`.
             close_from(3, OnExec::Yes);
-            for descriptor in place.keep.iter().chain(&place.folders) {
+            // A folder of the host's mounts leads anywhere by `..`, so a program that shows its own descriptors to what
+            // it starts must not have one.
+            for descriptor in place.keep.iter().chain(place.shown_folders()) {
                 libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0);
             }
             reset_signals();
@@ -195,6 +235,10 @@ unsafe fn make_reachable(folders: &[OwnedFd]) -> io::Result<()> {
         let copy = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as u32;
         for (folder, tree) in folders.iter().zip(&mut trees) {
             *tree = libc::syscall(libc::SYS_open_tree, folder.as_raw_fd(), c"".as_ptr(), copy) as RawFd;
+            if *tree < 0 && *libc::__errno_location() == libc::EINVAL {
+                // A mount that nobody sees yet, made by `idmap`: it can be put in place as it is, but not copied.
+                *tree = folder.as_raw_fd();
+            }
             if *tree < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -205,20 +249,38 @@ unsafe fn make_reachable(folders: &[OwnedFd]) -> io::Result<()> {
         let (tmpfs, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
         check(libc::mount(tmpfs, c"/tmp".as_ptr(), tmpfs, flags, c"mode=755".as_ptr().cast::<c_void>()))?;
         for (index, (folder, tree)) in folders.iter().zip(trees).enumerate() {
-            let mut path = *b"/tmp/00\0";
-            path[5] += (index / 10) as u8;
-            path[6] += (index % 10) as u8;
+            let mut path = *b"/tmp/000\0";
+            path[5] += (index / 100) as u8;
+            path[6] += (index / 10 % 10) as u8;
+            path[7] += (index % 10) as u8;
             let path = path.as_ptr().cast::<libc::c_char>();
-            check(libc::mkdir(path, 0o755))?;
+            make_place(path, folder.as_raw_fd())?;
             let from_descriptor = libc::MOVE_MOUNT_F_EMPTY_PATH;
             let moved = libc::syscall(libc::SYS_move_mount, tree, c"".as_ptr(), libc::AT_FDCWD, path, from_descriptor);
             check(moved as c_int)?;
-            let reachable = libc::open(path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC);
+            let reachable = libc::open(path, libc::O_PATH | libc::O_CLOEXEC);
             if reachable < 0 || libc::dup2(reachable, folder.as_raw_fd()) < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(())
+    }
+}
+
+/// Makes what a folder or a file can be mounted on.
+unsafe fn make_place(path: *const libc::c_char, what: RawFd) -> io::Result<()> {
+    // SAFETY: async-signal-safe calls; the structure lives through the call, and is read only when it was filled.
+    unsafe {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        check(libc::fstat(what, stat.as_mut_ptr()))?;
+        if stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFDIR {
+            return check(libc::mkdir(path, 0o755));
+        }
+        let file = libc::open(path, libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644);
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        check(libc::close(file))
     }
 }
 

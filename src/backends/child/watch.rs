@@ -65,17 +65,27 @@ impl Watch {
         self
     }
 
+    /// Leaves memory to the kernel.
+    pub(super) fn without_memory(mut self) -> Self {
+        self.memory = u64::MAX;
+        self
+    }
+
     /// One look. `None` when all is well, or when the supervisor is gone.
     pub(super) async fn look(&mut self, supervisor: Option<u32>) -> Option<Excess> {
         let supervisor = supervisor?;
         let (memory, cpu_time, processes) = (self.memory, self.cpu_time, self.processes);
         // Reading /proc may block for a moment; it must not hold up a worker of the runtime.
-        let tree = tokio::task::spawn_blocking(move || Tree::read(supervisor, processes.saturating_add(TREE_SLACK)));
+        let tree = tokio::task::spawn_blocking(move || {
+            let mut tree = Tree::read(supervisor, processes.saturating_add(TREE_SLACK));
+            tree.count_shared_memory_once(memory);
+            tree
+        });
         let tree = tree.await.ok()?;
         if tree.processes > processes {
             return Some(Excess::Processes);
         }
-        if tree.resident > memory {
+        if tree.memory > memory {
             return Some(Excess::Memory);
         }
         if cpu_time.is_some_and(|limit| tree.cpu_time > limit) {
@@ -138,8 +148,10 @@ impl Count<'_> {
 #[derive(Debug, Default)]
 struct Tree {
     processes: usize,
-    resident: u64,
+    memory: u64,
     cpu_time: Duration,
+    /// Whose memory was added up.
+    ids: Vec<u32>,
 }
 
 impl Tree {
@@ -158,13 +170,41 @@ impl Tree {
             let Some(stat) = Stat::read(id) else { continue };
             // Threads count like processes, as they do for the kernel.
             tree.processes = tree.processes.saturating_add(stat.threads.max(1));
-            tree.resident = tree.resident.saturating_add(stat.resident_pages.saturating_mul(page));
+            tree.memory = tree.memory.saturating_add(stat.resident_pages.saturating_mul(page));
+            if stat.resident_pages > 0 {
+                tree.ids.push(id);
+            }
             all_ticks = all_ticks.saturating_add(stat.own_ticks).saturating_add(stat.reaped_ticks);
             open.extend(children(id, most));
         }
         tree.cpu_time = Duration::from_millis(all_ticks.saturating_mul(1_000) / ticks);
         tree
     }
+}
+
+impl Tree {
+    /// Pages that several processes share count once. Only looked at when the plain sum is over the limit, as the kernel
+    /// walks every mapping for it: many small processes, such as a fork bomb of an interpreter, are not a memory hog.
+    fn count_shared_memory_once(&mut self, limit: u64) {
+        if self.memory <= limit {
+            return;
+        }
+        let shares = self.ids.iter().map(|id| match read_small(&format!("/proc/{id}/smaps_rollup")) {
+            Some(text) => Some(proportional(&text).unwrap_or_default()),
+            None if Stat::read(*id).is_none_or(|stat| stat.resident_pages == 0) => Some(0),
+            None => None,
+        });
+        // Of a process that can't be looked into only the plain sum is known, and that is what counts then.
+        if let Some(sum) = shares.sum::<Option<u64>>() {
+            self.memory = sum;
+        }
+    }
+}
+
+/// The proportional set size in `/proc/<id>/smaps_rollup`, in bytes. A process that has ended has none.
+fn proportional(rollup: &str) -> Option<u64> {
+    let kilobytes = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().strip_suffix("kB")?;
+    kilobytes.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The fields of `/proc/<id>/stat` that are needed.
@@ -229,6 +269,16 @@ fn read_small(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memory_is_read_in_bytes() {
+        let text =
+            "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 4096 kB\nPss:                1234 kB\nPss_Dirty: 9 kB\n";
+        assert_eq!(proportional(text), Some(1234 * 1024));
+        for bad in ["", "Pss_Dirty: 9 kB\n", "Pss: x kB\n", "Pss: 12\n", "Pss: 99999999999999999999 kB\n"] {
+            assert_eq!(proportional(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {

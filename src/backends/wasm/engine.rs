@@ -114,7 +114,17 @@ impl Host {
         if let Some(linker) = self.component.get() {
             return Ok(linker);
         }
-        let linker = component_linker(&self.engine).map_err(|error| {
+        let make = || -> wasmtime::Result<_> {
+            let mut linker = wasmtime::component::Linker::new(&self.engine);
+            wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+            // The file calls go through our own seam.
+            linker.allow_shadowing(true);
+            preopens::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            types::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
+            linker.allow_shadowing(false);
+            Ok(linker)
+        };
+        let linker = make().map_err(|error| {
             SkillRuntimeError::backend("the interfaces for components could not be made", format!("{error:#}"))
         })?;
         // Another run may have been quicker; both are alike.
@@ -190,16 +200,4 @@ impl Host {
         cache.store(&key, component.serialize());
         Ok(component)
     }
-}
-
-/// What components are given.
-fn component_linker(engine: &Engine) -> wasmtime::Result<wasmtime::component::Linker<Guest>> {
-    let mut linker = wasmtime::component::Linker::new(engine);
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    // The file calls go through our own seam.
-    linker.allow_shadowing(true);
-    preopens::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
-    types::add_to_linker::<Guest, GuardedFiles>(&mut linker, |guest| guest)?;
-    linker.allow_shadowing(false);
-    Ok(linker)
 }

@@ -15,7 +15,7 @@ use super::packs::Library;
 use super::stdio::{FileInput, Output};
 use crate::audit::AuditScope;
 use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Limits, MountMode};
+use crate::policy::{Limits, MountMode, OutMode};
 use crate::runtime::{RunCommand, Stdin, Stream, guest_env};
 use crate::workspace::{Area, Workspace};
 
@@ -44,7 +44,7 @@ impl Guest {
         workspace: &Arc<Workspace>,
         library: Option<&Library>,
         command: &RunCommand,
-        limits: &Limits,
+        (limits, out): (&Limits, OutMode),
         output: &Output,
         (account, audit): (&Arc<Account>, &AuditScope),
     ) -> Result<Self> {
@@ -78,9 +78,12 @@ impl Guest {
             })?;
         }
         for area in Area::ALL {
-            let (perms, access) = match area.writable() {
-                true => (FsPerms::ReadWrite, Access::Area),
-                false => (FsPerms::ReadOnly, Access::Staged),
+            let (perms, access) = match (area, out) {
+                (Area::Out, OutMode::ReadWriteWithoutDelete) => (FsPerms::ReadWrite, Access::Area(Removal::Refused)),
+                (Area::Out, OutMode::ReadWrite) | (Area::Tmp, _) => {
+                    (FsPerms::ReadWrite, Access::Area(Removal::Allowed))
+                }
+                (Area::Skill | Area::In | Area::Site, _) => (FsPerms::ReadOnly, Access::Staged),
             };
             let guest = area.guest_path().to_string();
             seen(&guest, access);
@@ -103,7 +106,7 @@ impl Guest {
         for (guest, dir, access) in inputs.chain(folders) {
             let perms = match access {
                 Access::Staged | Access::Shown => FsPerms::ReadOnly,
-                Access::Area | Access::Copied | Access::Host(_) => FsPerms::ReadWrite,
+                Access::Area(_) | Access::Copied | Access::Host(_) => FsPerms::ReadWrite,
             };
             let path = handle_path(dir)?;
             seen(&guest, access);

@@ -10,6 +10,7 @@ mod fs;
 mod guest;
 mod interrupt;
 mod limits;
+mod modules;
 mod packs;
 mod program;
 mod run;
@@ -25,8 +26,8 @@ use async_trait::async_trait;
 use self::cache::CompileCache;
 use self::fs::Account;
 use crate::audit::Layer;
-use crate::error::{Result, SkillRuntimeError};
-use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
+use crate::error::{ErrorKind, Result, SkillRuntimeError};
+use crate::policy::{Isolation, MountCapabilities, OutMode, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
     SkillRuntimeHandle, Termination,
@@ -84,6 +85,10 @@ impl SkillRuntime for WasmRuntime {
         }
     }
 
+    fn known_modules(&self, program: &str) -> Option<Vec<&'static str>> {
+        modules::of_program(program)
+    }
+
     fn mount_support(&self) -> MountSupport {
         if cfg!(target_os = "linux") { MountSupport::Folders } else { MountSupport::None }
     }
@@ -112,6 +117,14 @@ impl SkillRuntime for WasmRuntime {
         self.check_config(context.config)?;
         let report = self.enforcement(context.policy);
         report.gate()?;
+        if context.policy.out == OutMode::ReadWriteWithoutDelete {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PolicyUnenforceable,
+                "runtime 'wasm' can't keep a guest from removing files of /workspace/out; use runtime 'bubblewrap' for \
+                 read-write-without-delete",
+            )
+            .operation("prepare"));
+        }
         let prepared = Prepared {
             workspace: workspace.clone(),
             cache: compile_cache(context.config)?,
@@ -127,6 +140,7 @@ impl SkillRuntime for WasmRuntime {
         let job = run::Job {
             workspace: prepared.workspace.clone(),
             limits: handle.policy().limits.clone(),
+            out: handle.policy().out,
             cache: prepared.cache.clone(),
             progress: prepared.progress.clone(),
             guests: prepared.guests.clone(),
@@ -165,6 +179,7 @@ fn limit_name(termination: &Termination) -> Option<&'static str> {
         Termination::OutOfFuel => Some("fuel_limit"),
         Termination::OutOfMemory => Some("memory_limit"),
         Termination::OutputLimit => Some("output_limit"),
+        Termination::ProcessLimit => Some("process_limit"),
         Termination::Trapped(trap) if trap.code == trap::OPEN_FILE_LIMIT => Some(trap::OPEN_FILE_LIMIT),
         // The call that would have passed it was an event of its own.
         Termination::DiskLimit => None,

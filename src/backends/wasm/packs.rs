@@ -49,6 +49,7 @@ pub(super) struct Pack {
 #[derive(Debug, Deserialize)]
 struct Manifest {
     name: String,
+    language: String,
     programs: Vec<String>,
     files: Vec<PackFile>,
 }
@@ -116,6 +117,11 @@ pub(super) fn programs() -> Vec<String> {
 }
 
 impl Pack {
+    /// What it interprets.
+    pub(super) fn language(&self) -> &str {
+        &self.manifest.language
+    }
+
     /// A digest that names the module. Taken from the manifest, so that the module itself need not be at hand.
     pub(super) fn digest(&self) -> Result<blake3::Hash> {
         Ok(blake3::hash(self.file(Role::Module)?.sha256.as_bytes()))

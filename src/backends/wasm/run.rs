@@ -22,7 +22,7 @@ use super::stdio::Output;
 use super::trap;
 use crate::audit::AuditScope;
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::Limits;
+use crate::policy::{Limits, OutMode};
 use crate::runtime::{Progress, RunCommand, RuntimeRunResult, Termination, Usage};
 use crate::workspace::Workspace;
 
@@ -38,6 +38,7 @@ const THREAD_STACK: usize = 4 << 20;
 pub(super) struct Job {
     pub(super) workspace: Arc<Workspace>,
     pub(super) limits: Limits,
+    pub(super) out: OutMode,
     pub(super) cache: Arc<CompileCache>,
     pub(super) progress: Arc<dyn Progress>,
     pub(super) guests: Guests,
@@ -187,7 +188,14 @@ fn live(
         .and_then(|program| Ok((host.load(&program, &job.cache, progress)?, program.library)));
     job.progress.done();
     let (ready, library) = loaded?;
-    let guest = Guest::new(&job.workspace, library.as_ref(), command, &job.limits, output, (&job.account, &job.audit))?;
+    let guest = Guest::new(
+        &job.workspace,
+        library.as_ref(),
+        command,
+        (&job.limits, job.out),
+        output,
+        (&job.account, &job.audit),
+    )?;
     let mut store = Store::new(&host.engine, guest);
     store.limiter(|guest| &mut guest.limiter);
     store.set_epoch_deadline(1);

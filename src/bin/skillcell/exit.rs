@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use skillcell::runtime::Termination;
+use skillcell::step::OutputConflict;
 use skillcell::{ErrorKind, SkillRuntimeError};
 
 pub(crate) const USAGE: u8 = 2;
@@ -27,9 +28,28 @@ pub(crate) fn of_termination(termination: &Termination) -> u8 {
         | Termination::OutOfMemory
         | Termination::OutputLimit
         | Termination::DiskLimit
+        | Termination::ProcessLimit
         | Termination::Trapped(_)
         | Termination::Cancelled => termination.exit_code() as u8,
     }
+}
+
+/// The code of a run whose results are not where they were wanted: a script that counts on them must not take them for
+/// there.
+pub(crate) fn with_conflict(code: u8, conflict: Option<&OutputConflict>) -> u8 {
+    if code == 0 && conflict.is_some() { USAGE } else { code }
+}
+
+/// Ends the process after a second interrupt. Whoever asks twice doesn't want to wait for the cleanup; the guests'
+/// supervisors end them by themselves, and the next start removes the workspace.
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "returning would wait for the file work that the person at the terminal gave up on"
+)]
+pub(crate) fn at_once() -> ! {
+    crate::terminal::note("interrupted twice; cleanup was not waited for, the next start does what is left");
+    std::process::exit(i32::from(CANCELLED))
 }
 
 /// The code for a sandbox that failed or refused.

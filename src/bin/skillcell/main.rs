@@ -41,6 +41,7 @@ enum Verb {
     Replay(commands::agent::ReplayArgs),
     Skill(commands::skill::SkillArgs),
     Runtimes(commands::runtimes::RuntimesArgs),
+    Prove(commands::prove::ProveArgs),
     Audit(commands::audit::AuditArgs),
     Completions(commands::completions::CompletionsArgs),
 }
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Verb::Replay(args) => commands::agent::replay(&args),
         Verb::Skill(args) => commands::skill::main(args),
         Verb::Runtimes(args) => commands::runtimes::main(&args),
+        Verb::Prove(args) => commands::prove::main(&args),
         Verb::Audit(args) => commands::audit::main(&args),
         Verb::Completions(args) => commands::completions::main(&args, &mut <Cli as clap::CommandFactory>::command()),
     }

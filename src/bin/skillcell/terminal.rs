@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use skillcell::step::OutputConflict;
+
 /// Warnings of the library (denials, leftovers) go to stderr; `SKILLCELL_LOG` changes the level, as `RUST_LOG` would.
 pub(crate) fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SKILLCELL_LOG")
@@ -38,6 +40,18 @@ pub(crate) fn note(text: &str) {
     let (bold, plain) = if colours() { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
     // Nobody is left to tell when stderr is gone.
     let _ = writeln!(io::stderr().lock(), "{bold}skillcell:{plain} {text}");
+}
+
+/// Says where results are that could not be put where they were wanted.
+pub(crate) fn note_conflict(conflict: &OutputConflict) {
+    for file in &conflict.files {
+        note(&format!("not replaced: {}", file.reason));
+    }
+    let unlisted = conflict.total.saturating_sub(conflict.files.len() as u64);
+    if unlisted > 0 {
+        note(&format!("not replaced: {unlisted} more"));
+    }
+    note(&format!("all results are in '{}' instead", conflict.folder.display()));
 }
 
 /// Foreign text for a line on the terminal. Quotes and backslashes stay, so that JSON can be read; what could move the

@@ -26,8 +26,8 @@ pub(in crate::backends::wasm) enum Access {
     Staged,
     /// Read a folder of the host, in which anything may lie.
     Shown,
-    /// Everything, in an area of the workspace.
-    Area,
+    /// Everything, in an area of the workspace; or everything but removing.
+    Area(Removal),
     /// Everything, in a private copy of a host folder.
     Copied,
     /// Change a folder of the host.
@@ -58,14 +58,22 @@ impl Access {
     pub(super) fn booking(self) -> Option<Booking> {
         match self {
             Self::Staged | Self::Shown => None,
-            Self::Area | Self::Copied => Some(Booking::Held),
+            Self::Area(_) | Self::Copied => Some(Booking::Held),
             Self::Host(_) => Some(Booking::Spent),
         }
     }
 
     /// Whether something may be moved or linked from one part into the other, as between folders of one disk.
     pub(super) fn moves_to(self, other: Self) -> bool {
-        self == Self::Area && other == Self::Area
+        matches!((self, other), (Self::Area(_), Self::Area(_)))
+    }
+
+    /// Whether what lies there may go.
+    pub(super) fn removal(self) -> Removal {
+        match self {
+            Self::Staged | Self::Shown | Self::Copied => Removal::Allowed,
+            Self::Area(removal) | Self::Host(HostFolder { removal, .. }) => removal,
+        }
     }
 }
 

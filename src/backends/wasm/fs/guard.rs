@@ -300,7 +300,7 @@ pub(super) fn rename<C: Calls>(
     to: At<'_>,
     act: impl FnOnce(&mut C) -> Result<(), C::Error>,
 ) -> Result<(), C::Error> {
-    pair(calls, "rename", ((from, Change::Go), (to, Change::Appear)), |calls, booking, object| {
+    pair(calls, "rename", ((from, Change::Go), (to, Change::Arrive)), |calls, booking, object| {
         if booking != Some(Booking::Held) {
             return act(calls);
         }
@@ -382,7 +382,7 @@ fn openable<C: Calls>(
     (access, object): (Option<Access>, &str),
 ) -> Result<(), C::Error> {
     match access {
-        None | Some(Access::Staged | Access::Area | Access::Copied) => return Ok(()),
+        None | Some(Access::Staged | Access::Area(_) | Access::Copied) => return Ok(()),
         Some(Access::Shown | Access::Host(_)) => {}
     }
     let found = calls.stat_at(at.fd, at.path, how.links).ok();

@@ -16,13 +16,15 @@ use crate::policy::Protection;
 pub(super) const WRITE: &str = "write";
 pub(super) const SET_SIZE: &str = "set_size";
 
-/// What a call would do to a name in a folder of the host.
+/// What a call would do to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// Make a folder.
     Folder,
-    /// Make a file or a link, or move something here.
+    /// Make a file or a link.
     Appear,
+    /// Move something here, over what has the name.
+    Arrive,
     /// Change a file's content or times; with what happens to a link at its end.
     Content(Links),
     /// Remove or move away.
@@ -77,27 +79,33 @@ pub(super) fn bounded<C: Calls>(calls: &mut C, object: &str, depth: usize) -> Re
     Err(C::answer(Answer::TooLong))
 }
 
-/// Refuses a change in a folder of the host that its mode or a protected name forbids. Elsewhere it has no say.
+/// Refuses a change that the mode of its part, or in a folder of the host a protected name, forbids.
 pub(super) fn permitted<C: Calls>(
     calls: &mut C,
     (action, object): (&'static str, &str),
     at: At<'_>,
     change: Change,
 ) -> Result<(), C::Error> {
-    let Some(Access::Host(folder)) = access(calls, at.fd) else { return Ok(()) };
-    if change == Change::Go && folder.removal == Removal::Refused {
+    let Some(access) = access(calls, at.fd) else { return Ok(()) };
+    let goes = match change {
+        Change::Go => true,
+        Change::Arrive => access.removal() == Removal::Refused && calls.stat_at(at.fd, at.path, Links::Seen).is_ok(),
+        Change::Folder | Change::Appear | Change::Content(_) | Change::Link => false,
+    };
+    if goes && access.removal() == Removal::Refused {
         return Err(forbid(calls, action, object, "nothing may be removed, moved or replaced there"));
     }
+    let Access::Host(folder) = access else { return Ok(()) };
     let last = match change {
         Change::Content(links) => links,
-        Change::Folder | Change::Appear | Change::Go | Change::Link => Links::Seen,
+        Change::Folder | Change::Appear | Change::Arrive | Change::Go | Change::Link => Links::Seen,
     };
     if !straight(calls, at, last) {
         return Err(forbid(calls, action, object, "a link leads there; name the place itself"));
     }
     let reason = match (protection(calls, folder, at), change) {
         (Protection::Protected(why), _) => why,
-        (Protection::Above, Change::Appear | Change::Go | Change::Content(_) | Change::Link) => {
+        (Protection::Above, Change::Appear | Change::Arrive | Change::Go | Change::Content(_) | Change::Link) => {
             "it holds, or stands for, protected names"
         }
         (Protection::Above, Change::Folder) | (Protection::Free, _) => return Ok(()),

@@ -315,7 +315,10 @@ fn execute(
             () = super::run::interrupted() => {
                 // The run ends by itself then, with an honest transcript and its results collected.
                 cancel.cancel();
-                work.await
+                tokio::select! {
+                    result = work => result,
+                    () = super::run::interrupted() => exit::at_once(),
+                }
             }
         }
     })
@@ -420,10 +423,14 @@ fn finish(result: Result<StepResult<ModeOutcome>>, as_json: bool) -> ExitCode {
         for skipped in &result.skipped {
             terminal::note(&format!("not kept: /workspace/out/{} {}", skipped.path, skipped.message));
         }
+        if let Some(conflict) = &result.conflict {
+            terminal::note_conflict(conflict);
+        }
         terminal::print_bytes(text.as_bytes())
     };
     let code = match (&outcome.run, outcome.success) {
-        (_, true) => return printed,
+        (_, true) if printed != ExitCode::SUCCESS => return printed,
+        (_, true) => exit::with_conflict(0, result.conflict.as_ref()),
         (Some(run), false) if outcome.agent.is_none() => exit::of_termination(&run.termination),
         _ => 1,
     };
@@ -441,6 +448,7 @@ fn document(result: &StepResult<ModeOutcome>) -> Value {
         "error_message": outcome.error_message,
         "result_data": outcome.result_data,
         "skipped": result.skipped,
+        "output_conflict": result.conflict,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),
         "audit": result.audit,

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use skillcell::audit::JsonlFileSink;
+use skillcell::packages::PackageLock;
 use skillcell::policy::{EnforcementMode, MountMode, parse_duration, parse_size};
 use skillcell::runtime::{CapturedOutput, OutputSink, Stdin, Stream, Termination};
 use skillcell::skill::{SkillSource, TrustPolicy};
-use skillcell::step::{AgentSkillStepConfig, OutputDelivery, StepContext, StepResult, execute};
+use skillcell::step::{
+    AgentSkillStepConfig, OutputDelivery, PackageConfig, ScriptRequirements, StepContext, StepResult, execute,
+};
 use skillcell::workspace::{ApplyChanges, ChangeKind, Input, MountReport, Overwrite};
 use skillcell::{ErrorKind, Result, SkillRuntimeError};
 
@@ -25,6 +28,7 @@ use crate::{exit, progress, terminal};
   skillcell run scripts/report.wasm --skill ./my-skill --in ./data --out results -- --title 'Q3 report'
   skillcell run check.sh --runtime local --allow-advisory --timeout 10s
   skillcell run convert.wasm --stdin - --json < input.json
+  skillcell run extract.py --pip pypdf --lock --in paper.pdf --out results
 
 The script finds its inputs in /workspace/in and leaves results in /workspace/out. A lone script sees only itself;
 with --skill it sees the skill's whole folder, read-only, in /workspace/skill.")]
@@ -99,6 +103,16 @@ pub(crate) struct RunArgs {
     /// A host the script may reach, with --network allowlist; may be given several times
     #[arg(long = "allow-host", value_name = "HOST")]
     hosts: Vec<String>,
+    /// A Python package for the script, such as 'jinja2' or 'httpx<1'; may be given several times
+    #[arg(long = "pip", value_name = "SPEC")]
+    pip: Vec<String>,
+    /// Install the packages that the script itself says it needs (PEP 723)
+    #[arg(long)]
+    pip_from_script: bool,
+    /// Install only packages whose digests are in this lock, and add to it what is new; without FILE, the lock beside the
+    /// script or skill, which is used in any case if it exists
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    lock: Option<Option<PathBuf>>,
     /// An option of the runtime, as JSON or text; may be given several times
     #[arg(long = "config", value_name = "KEY=VALUE")]
     config: Vec<String>,
@@ -162,7 +176,7 @@ fn run(args: RunArgs) -> Result<StepResult> {
         // The script is ended and everything removed; who asks again doesn't want to wait for that.
         tokio::select! {
             result = &mut step => result,
-            () = interrupted() => Err(SkillRuntimeError::new(ErrorKind::Cancelled, "interrupted twice; cleanup was not waited for")),
+            () = interrupted() => exit::at_once(),
         }
     });
     // A read of a terminal can't be interrupted: leave its thread behind rather than wait for a key.
@@ -192,6 +206,8 @@ pub(crate) async fn interrupted() {
 
 /// Turns the arguments into a step.
 fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
+    let lock =
+        args.lock.map(|path| path.unwrap_or_else(|| PackageLock::beside(args.skill.as_ref().unwrap_or(&args.script))));
     let (skill, script_name) = match args.skill {
         Some(folder) => {
             let name =
@@ -205,6 +221,15 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
     config.args = args.args;
     config.runtime = args.runtime;
     config.runtime_config = runtime_config(&args.config, args.network, args.hosts)?;
+    config.packages = PackageConfig {
+        extra_pip: args.pip,
+        script_requirements: if args.pip_from_script {
+            ScriptRequirements::Install
+        } else {
+            ScriptRequirements::Ignore
+        },
+        lock,
+    };
     if let Some(pin) = args.pin {
         config.trust_policy = TrustPolicy::pinned(&pin)?;
     }
@@ -272,6 +297,18 @@ fn configuration(args: RunArgs) -> Result<AgentSkillStepConfig> {
 
 /// CARL's `runtime_config` from the flags.
 fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>) -> Result<Map<String, Value>> {
+    let mut config = options(pairs)?;
+    if let Some(network) = network {
+        config.insert("network".to_owned(), network.into());
+    }
+    if !hosts.is_empty() {
+        config.insert("network_allowlist".to_owned(), hosts.into());
+    }
+    Ok(config)
+}
+
+/// The options of a runtime from `--config KEY=VALUE`.
+pub(crate) fn options(pairs: &[String]) -> Result<Map<String, Value>> {
     let mut config = Map::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
@@ -282,12 +319,6 @@ fn runtime_config(pairs: &[String], network: Option<String>, hosts: Vec<String>)
         if config.insert(key.to_owned(), value).is_some() {
             return Err(SkillRuntimeError::invalid(format!("--config gives '{}' twice", key.escape_debug())));
         }
-    }
-    if let Some(network) = network {
-        config.insert("network".to_owned(), network.into());
-    }
-    if !hosts.is_empty() {
-        config.insert("network_allowlist".to_owned(), hosts.into());
     }
     Ok(config)
 }
@@ -362,7 +393,7 @@ fn write_all(writer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Says what came of it and gives the exit code.
 fn report(result: &StepResult, as_json: bool) -> ExitCode {
-    let code = exit::of_termination(&result.run.termination);
+    let code = exit::with_conflict(exit::of_termination(&result.run.termination), result.conflict.as_ref());
     if as_json {
         let printed = terminal::print_bytes(&line(&document(result)));
         return if printed == ExitCode::SUCCESS { ExitCode::from(code) } else { printed };
@@ -376,6 +407,9 @@ fn report(result: &StepResult, as_json: bool) -> ExitCode {
     let unlisted = result.skipped_total.saturating_sub(result.skipped.len() as u64);
     if unlisted > 0 {
         terminal::note(&format!("not kept: {unlisted} more"));
+    }
+    if let Some(conflict) = &result.conflict {
+        terminal::note_conflict(conflict);
     }
     for mount in &result.mounts {
         report_mount(mount);
@@ -428,6 +462,7 @@ fn ended(termination: &Termination) -> String {
         | Termination::OutOfMemory
         | Termination::OutputLimit
         | Termination::DiskLimit
+        | Termination::ProcessLimit
         | Termination::Cancelled => termination.to_string(),
     }
 }
@@ -473,6 +508,8 @@ fn document(result: &StepResult) -> Value {
         "output_files": outputs,
         "skipped": result.skipped,
         "skipped_total": result.skipped_total,
+        "packages": result.packages,
+        "output_conflict": result.conflict,
         "mounts": result.mounts,
         "enforcement": result.enforcement,
         "network_enforced": result.enforcement.network_enforced(),

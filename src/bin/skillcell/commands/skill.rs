@@ -107,15 +107,16 @@ pub(crate) fn resolve(source: &AgentSkillSource) -> Result<ResolvedSkill> {
         .build()
         .map_err(|error| SkillRuntimeError::backend("could not start the executor", error))?;
     let resolved = executor.block_on(resolver.resolve(source));
-    resolved.map_err(|error| match source {
+    resolved.map_err(|error| {
         // A name means the search paths only: a folder that happens to lie here must not come before them, or instead.
-        AgentSkillSource::Name(name) if error.kind() == ErrorKind::NotFound && Path::new(name).is_dir() => {
-            SkillRuntimeError::new(
-                ErrorKind::NotFound,
-                format!("{error}; for the folder of that name that lies here write './{}'", name.escape_debug()),
-            )
+        let AgentSkillSource::Name(name) = source else { return error };
+        if error.kind() != ErrorKind::NotFound || !Path::new(name).is_dir() {
+            return error;
         }
-        _ => error,
+        SkillRuntimeError::new(
+            ErrorKind::NotFound,
+            format!("{error}; for the folder of that name that lies here write './{}'", name.escape_debug()),
+        )
     })
 }
 

@@ -9,6 +9,8 @@ use rustix::fs::{AtFlags, Gid, Uid};
 use crate::error::{Result, SkillRuntimeError};
 use crate::workspace::{Area, GuestPath, Workspace};
 
+/// The user that guests of a host which is root run as: the kernel's own "nobody in particular".
+pub(super) const NOBODY: u32 = 65_534;
 /// Folders of a fresh workspace aren't deep; what is deeper was made by a guest, which owns it.
 const MAX_DEPTH: usize = 128;
 /// Everybody may look into the areas. The workspace's own folder stays closed to other users of the host.
