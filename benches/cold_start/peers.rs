@@ -183,6 +183,6 @@ fn calls(words: &[String]) -> Vec<Sample> {
     text.lines().map(sample).collect()
 }
 
-fn text(path: impl AsRef<Path>) -> String {
-    path.as_ref().to_str().unwrap().to_owned()
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
 }

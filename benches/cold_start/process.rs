@@ -27,6 +27,7 @@ impl Line {
     }
 
     /// Starts it and waits for its end. `prints`: what must come of it, where something must.
+    #[expect(clippy::zombie_processes, reason = "it is waited for together with its usage, or the benchmark ends")]
     pub(crate) fn run(&self, prints: Option<&str>) -> Sample {
         let started = Instant::now();
         let mut child = self.command().spawn().unwrap_or_else(|error| panic!("{}: {error}", self.words[0]));

@@ -297,8 +297,9 @@ prepare(void)
     Py_DECREF(result);
 
     sqlite3_initialize();
-    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-    if (vfs == NULL)
+    /* On WASI sqlite prefers locks made of folders, which nobody can make beside a file that can only be read. */
+    sqlite3_vfs *vfs = sqlite3_vfs_find("unix");
+    if (vfs == NULL || sqlite3_vfs_register(vfs, 1) != SQLITE_OK)
         die("sqlite has no file system");
     vfs->xRandomness = sqlite_entropy;
     if (vfs->xSetSystemCall(vfs, "fcntl", (sqlite3_syscall_ptr)sqlite_fcntl) != SQLITE_OK)
