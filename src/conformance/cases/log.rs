@@ -2,8 +2,6 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use cap_std::fs::OpenOptions;
-
 use crate::audit::{AuditSink, Decision, JsonlFileSink, Layer, verify_chain};
 use crate::conformance::case::{Case, Fault, Group, Setting, Verdict, broken, ensure, written};
 use crate::conformance::probe::Answer;
@@ -187,7 +185,7 @@ async fn trail(world: &World<'_>) -> Result<Vec<String>, Fault> {
     }
     world.runtime().cleanup(&handle).await.map_err(fault)?;
     handle.audit().close().map_err(fault)?;
-    let mut options = OpenOptions::new();
+    let mut options = cap_std::fs::File::options();
     options.read(true).append(true).create_new(true);
     let mut file = world.outside.folder.open_with("trail", &options).map_err(fault)?.into_std();
     let sealed = JsonlFileSink::new(file.try_clone().map_err(fault)?);

@@ -3,8 +3,6 @@
 //! Whether a process that was left behind still lives is told by a lock that it holds on a file for as long as it does:
 //! seen by the host where it shares the guest's files, and by another run of the guest everywhere.
 
-use cap_std::fs::OpenOptions;
-
 use crate::conformance::case::{Case, Fault, Group, Setting, Verdict, broken, ensure, written};
 use crate::conformance::probe::Answer;
 use crate::conformance::world::World;
@@ -58,10 +56,8 @@ pub(super) const CASES: &[Case] = &[
 
 /// Whether the lock of a process that was left behind can be had, by the host and by the guest.
 async fn gone(world: &World<'_>) -> Result<(), Fault> {
-    let mut options = OpenOptions::new();
-    options.write(true);
     // Where the guest's files are elsewhere there is none here, and the guest's own look is what counts.
-    if let Ok(file) = world.workspace.area(Area::Out).open_with("lock", &options) {
+    if let Ok(file) = world.workspace.area(Area::Out).open("lock") {
         ensure(file.into_std().try_lock().is_ok(), || "a process of the guest still lives after its run".to_owned())?;
     }
     let ran = world.steps(&["free @out/lock"]).await?;

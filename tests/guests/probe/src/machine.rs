@@ -294,6 +294,10 @@ fn crowd(operands: &[String]) -> Outcome {
     }
     let count = held.len();
     for child in &mut held {
+        // One that was ended to make room for another no longer has what it took.
+        if !matches!(child.try_wait(), Ok(None)) {
+            failed = failed.or_else(|| Some(io::Error::from(io::ErrorKind::OutOfMemory)));
+        }
         let _ = child.kill();
         let _ = child.wait();
     }
