@@ -189,7 +189,7 @@ fn module_of(path: &str) -> Option<String> {
 /// The module at the top that a file belongs to.
 fn top_module(path: &str) -> Option<String> {
     let name = match path.split_once('/') {
-        Some((top, rest)) if rest == "__init__.py" => top,
+        Some((top, "__init__.py")) => top,
         Some(_) => return None,
         None => path.strip_suffix(".py")?,
     };

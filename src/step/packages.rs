@@ -29,7 +29,7 @@ use crate::packages::{
     PipRequirement, PythonTarget, Site, SiteParts, SiteStore, Wheel, files_key, native_only, request_key, requirements,
 };
 use crate::policy::{EnforcementMode, EnvVars, Isolation, Limits, NetworkPolicy, OutMode, SandboxPolicy};
-use crate::runtime::{Availability, RuntimeConfig, RuntimeRegistry, SkillRuntime, Termination};
+use crate::runtime::{Availability, RuntimeConfig, RuntimeRegistry, SkillRuntime};
 use crate::skill::{MAX_ARCHIVE_BYTES, MAX_SCANNED_BYTES, SkillSource, VerifiedSkill, script_metadata};
 use crate::workspace::{Area, HostTree, Workspace, host_file_exists};
 
@@ -184,13 +184,15 @@ impl Installer<'_> {
         self.context.progress.working("asking the runtime's Python what it is");
         let errand = self.errand("probe.py", PROBE);
         let answer = errand
-            .run(&self.tools(), self.context, |run, _| match run.termination {
-                Termination::Exited(0) => Ok(run.stdout.text()),
-                _ => Err(SkillRuntimeError::new(
+            .run(&self.tools(), self.context, |run, _| {
+                if run.success() {
+                    return Ok(run.stdout.text());
+                }
+                Err(SkillRuntimeError::new(
                     ErrorKind::Unavailable,
                     "the runtime's python3 could not say what it is, so no package can be chosen for it",
                 )
-                .caused_by(shown(&run.stderr.text()))),
+                .caused_by(shown(&run.stderr.text())))
             })
             .await?;
         PythonTarget::parse(&answer)

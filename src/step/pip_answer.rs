@@ -31,11 +31,12 @@ pub(super) enum Answer {
 /// The wheels the tool left, or why there are none.
 pub(super) fn taken(run: &RuntimeRunResult, workspace: &Workspace) -> Result<Answer> {
     let stderr = run.stderr.text();
-    match run.termination {
-        Termination::Exited(0) => {}
-        Termination::Exited(code) if NO_PIP.contains(&code) => return Ok(Answer::NoTool),
-        Termination::Exited(PIP_FAILED) => return Err(pip_failed(&stderr)),
-        Termination::Exited(OTHER_PYTHON) => {
+    let code = if let Termination::Exited(code) = run.termination { Some(code) } else { None };
+    match code {
+        Some(0) => {}
+        Some(code) if NO_PIP.contains(&code) => return Ok(Answer::NoTool),
+        Some(PIP_FAILED) => return Err(pip_failed(&stderr)),
+        Some(OTHER_PYTHON) => {
             return Err(SkillRuntimeError::new(
                 ErrorKind::Unavailable,
                 "the script's 'requires-python' doesn't allow the Python of this runtime; choose another runtime or change \
@@ -43,7 +44,7 @@ pub(super) fn taken(run: &RuntimeRunResult, workspace: &Workspace) -> Result<Ans
             )
             .operation(PACKAGES));
         }
-        _ => {
+        Some(_) | None => {
             return Err(SkillRuntimeError::new(ErrorKind::Backend, format!("pip ended badly: {}", run.termination))
                 .operation(PACKAGES)
                 .caused_by(shown(&stderr)));
