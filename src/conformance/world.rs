@@ -33,7 +33,7 @@ pub(super) const TIGHT_OUTPUT_KEPT: u64 = 1 << 10;
 pub(super) const TIGHT_DISK: u64 = 4 << 20;
 pub(super) const TIGHT_FILES: u64 = 64;
 pub(super) const TIGHT_PROCESSES: u32 = 32;
-pub(super) const TIGHT_OPEN_FILES: u32 = 512;
+pub(super) const TIGHT_OPEN_FILES: u32 = 64;
 /// The wall clock of the brief setting, and of the second try on a machine that was too busy.
 const BRIEF: Duration = Duration::from_secs(2);
 const LESS_BRIEF: Duration = Duration::from_secs(30);

@@ -146,10 +146,14 @@ pub(super) unsafe fn fork_with(flags: c_int) -> io::Result<pid_t> {
     }
 }
 
-/// Blocks every signal: the host's handlers are still installed, and none may run in a process of a run.
+/// Blocks every signal: the host's handlers are still installed, and none may run in a process of a run. Called before a
+/// process of a run has children.
 pub(super) unsafe fn block_signals() {
     // SAFETY: the set is initialised before it is read.
     unsafe {
+        // An ignored or `SA_NOCLDWAIT` SIGCHLD of the host would let children vanish unseen. Set while there are none:
+        // setting it throws away one that is pending, and the end of a quick guest would never be heard of.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
@@ -176,8 +180,6 @@ pub(super) unsafe fn child_signals() -> RawFd {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
-        // An ignored or `SA_NOCLDWAIT` SIGCHLD of the host would let children vanish unseen.
-        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)
     }
 }
@@ -243,4 +245,32 @@ pub(in crate::backends) fn landlock_abi() -> i32 {
     // SAFETY: with this flag the call takes no structure and makes nothing.
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<c_void>(), 0, VERSION) };
     i32::try_from(abi).unwrap_or(0).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guest may have ended before its supervisor listens; setting a disposition in between would lose that.
+    #[test]
+    fn a_child_that_ended_before_anybody_listened_is_heard_of() {
+        // SAFETY: the forked process makes async-signal-safe calls only, and ends by `_exit`.
+        unsafe {
+            let supervisor = fork_with(0).unwrap();
+            if supervisor == 0 {
+                block_signals();
+                let Ok(guest) = fork_with(0) else { libc::_exit(2) };
+                if guest == 0 {
+                    libc::_exit(0);
+                }
+                let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
+                libc::waitid(libc::P_PID, guest.cast_unsigned(), ended.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT);
+                let mut polled = libc::pollfd { fd: child_signals(), events: libc::POLLIN, revents: 0 };
+                libc::_exit(i32::from(libc::poll(&raw mut polled, 1, 0) != 1));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(supervisor, &raw mut status, 0), supervisor);
+            assert_eq!(status, 0);
+        }
+    }
 }

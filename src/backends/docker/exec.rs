@@ -163,6 +163,8 @@ pub(super) async fn run(session: &Arc<Session>, limits: &Limits, command: &RunCo
             streams = Streams::new(limits, nonce, command.sink.clone());
             continue;
         }
+        // What a run wrote at its very end may have come with its report.
+        let cause = cause.or(streams.over_limit().then_some(Cause::Output));
         break (guard, exec.id, cause, broken);
     };
     let (stdout, stderr, report) = streams.finish();

@@ -26,8 +26,8 @@ use async_trait::async_trait;
 use self::cache::CompileCache;
 use self::fs::Account;
 use crate::audit::Layer;
-use crate::error::{ErrorKind, Result, SkillRuntimeError};
-use crate::policy::{Isolation, MountCapabilities, OutMode, RuntimeCapabilities, Support};
+use crate::error::{Result, SkillRuntimeError};
+use crate::policy::{Isolation, MountCapabilities, RuntimeCapabilities, Support};
 use crate::runtime::{
     Availability, PrepareContext, Progress, RunCommand, RuntimeConfig, RuntimeRunResult, SkillRuntime,
     SkillRuntimeHandle, Termination,
@@ -117,14 +117,6 @@ impl SkillRuntime for WasmRuntime {
         self.check_config(context.config)?;
         let report = self.enforcement(context.policy);
         report.gate()?;
-        if context.policy.out == OutMode::ReadWriteWithoutDelete {
-            return Err(SkillRuntimeError::new(
-                ErrorKind::PolicyUnenforceable,
-                "runtime 'wasm' can't keep a guest from removing files of /workspace/out; use runtime 'bubblewrap' for \
-                 read-write-without-delete",
-            )
-            .operation("prepare"));
-        }
         let prepared = Prepared {
             workspace: workspace.clone(),
             cache: compile_cache(context.config)?,
