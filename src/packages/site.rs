@@ -238,7 +238,8 @@ fn is_compiled_of(path: &str, sources: &BTreeSet<String>) -> bool {
     !sources.contains(path) && sources.contains(&format!("{parent}{stem}.py"))
 }
 
-#[cfg(all(test, feature = "fetch"))]
+#[cfg(test)]
+#[cfg(feature = "fetch")]
 mod tests {
     use std::io::{Cursor, Write};
 
