@@ -133,6 +133,7 @@ impl Workspace {
     }
 
     /// Its folder's name.
+    #[cfg(any(test, all(feature = "groups", target_os = "linux")))]
     pub(super) fn name(&self) -> &str {
         &self.name
     }
