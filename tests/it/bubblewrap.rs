@@ -156,7 +156,7 @@ async fn a_script_reads_its_inputs_and_leaves_results() {
         "os.mkdir('/workspace/x')",
         "os.mkdir('/x')",
         "os.rename('/workspace/out', '/workspace/away')",
-        "os.mkdir('/usr/x')",
+        "os.mkdir('/usr/skillcell-must-not-be')",
         "open('/etc/passwd', 'a')",
         "open('/proc/sys/kernel/core_pattern', 'w')",
     ] {

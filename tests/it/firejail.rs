@@ -77,7 +77,7 @@ async fn a_script_reads_its_inputs_and_leaves_results_and_nothing_else() {
         ("os.mkdir(home + '/skill/x')", false),
         ("os.mkdir(home + '/x')", false),
         ("os.rename(home + '/out', home + '/away')", false),
-        ("os.mkdir('/usr/x')", false),
+        ("os.mkdir('/usr/skillcell-must-not-be')", false),
         ("os.mkdir('/x')", false),
         ("open('/run/x', 'w')", false),
         ("os.mkdir('/home/x')", false),
