@@ -5,6 +5,8 @@
 //! exist, and listed among the changes everywhere. Pure; the table is the whole rule. Names are compared without case and
 //! without what file systems ignore, since `.GIT/hooks` is `.git/hooks` on some of them.
 
+use unicode_normalization::UnicodeNormalization;
+
 /// What a path inside a writable mount means to the person who owns the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
@@ -17,7 +19,7 @@ pub enum Protection {
 }
 
 /// Patterns of components, anywhere in a path; a last `**` stands for everything at and below.
-const PROTECTED: [(&[&str], &str); 40] = [
+const PROTECTED: [(&[&str], &str); 65] = [
     (&[".git", "hooks", "**"], "git runs what lies there"),
     (&[".git", "config"], "git's configuration can name programs to run"),
     (&[".git", "config.worktree"], "git's configuration can name programs to run"),
@@ -58,6 +60,31 @@ const PROTECTED: [(&[&str], &str); 40] = [
     (&[".aider.conf.yml"], "an agent's configuration"),
     (&[".github", "workflows", "**"], "it runs in continuous integration"),
     (&[".devcontainer", "**"], "an editor builds and runs it"),
+    (&[".bash_aliases"], "a shell runs it at its start"),
+    (&[".zlogout"], "a shell runs it at its end"),
+    (&[".cshrc"], "a shell runs it at its start"),
+    (&[".tcshrc"], "a shell runs it at its start"),
+    (&[".login"], "a shell runs it at its start"),
+    (&[".inputrc"], "shells read it at their start"),
+    (&[".xprofile"], "the desktop runs it at its start"),
+    (&[".xinitrc"], "the desktop runs it at its start"),
+    (&[".vimrc"], "an editor runs it at its start"),
+    (&[".exrc"], "an editor runs it at its start"),
+    (&[".hg", "hgrc"], "its hooks name programs to run"),
+    (&[".cargo", "**"], "its configuration names programs to run"),
+    (&[".yarnrc.yml"], "its configuration names programs to run"),
+    (&[".pnpmfile.cjs"], "pnpm runs it"),
+    (&["lefthook.yml"], "git runs what it names"),
+    (&[".gitlab-ci.yml"], "it runs in continuous integration"),
+    (&[".git", "rebase-merge", "**"], "git runs what it names when a rebase goes on"),
+    (&[".git", "rebase-apply", "**"], "git runs what it names when a rebase goes on"),
+    (&[".agents", "**"], "skills and instructions that agents follow"),
+    (&["agents.md"], "instructions that agents follow"),
+    (&["claude.md"], "instructions that agents follow"),
+    (&["gemini.md"], "instructions that agents follow"),
+    (&[".windsurfrules"], "instructions that agents follow"),
+    (&[".cursorrules"], "instructions that agents follow"),
+    (&[".cache", "skillcell", "**"], "compiled code that is trusted"),
 ];
 
 /// The patterns themselves, for runtimes whose sandbox takes patterns: components, of which a last `**` stands for
@@ -83,6 +110,16 @@ pub fn protection<'a>(above: &[String], parts: impl IntoIterator<Item = &'a str>
                 Match::Above if path.len() > first_own => found = Protection::Above,
                 Match::Above | Match::No => {}
             }
+        }
+        // A folder is a repository, with hooks and configuration of its own, by the `HEAD` in it. In `.git` it is what
+        // git itself writes.
+        if start >= first_own
+            && tail.first().is_some_and(|name| name == "head")
+            && !path.iter().take(start).any(|name| name == ".git")
+        {
+            return Protection::Protected(
+                "a folder with it is a git repository, whose configuration names programs to run",
+            );
         }
         // A file `.git` names the folder that git uses instead: making one is as good as making the folder's hooks. It
         // is `Above` like the folder, and a runtime refuses to make a *file* or link of a name that is `Above`.
@@ -112,11 +149,21 @@ fn matched(pattern: &[&str], path: &[String]) -> Match {
     Match::Here
 }
 
-/// Without case, and without what Windows and macOS ignore at the end of or inside a name.
+/// Without case in every script's sense, without what file systems and people don't see, and without what Windows takes for
+/// the same name: a stream's name behind a colon, dots and spaces at the end, the short name of `.git`.
 fn folded(name: &str) -> String {
-    let ignored = |c: &char| !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let folded: String = name.chars().filter(ignored).flat_map(char::to_lowercase).collect();
-    folded.trim_end_matches([' ', '.']).to_owned()
+    let ignored = |c: &char| {
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{e0000}'..='\u{e0fff}')
+    };
+    let lower = |name: &str| name.nfkc().filter(|c| !ignored(c)).flat_map(char::to_lowercase).collect::<String>();
+    // Twice: some characters have a lower case that is composed anew.
+    let folded = lower(&lower(name));
+    let plain = folded.split(':').next().unwrap_or_default().trim_end_matches([' ', '.']);
+    let short =
+        plain.strip_prefix("git~").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
+    if short { ".git".to_owned() } else { plain.to_owned() }
 }
 
 #[cfg(test)]
@@ -143,6 +190,15 @@ mod tests {
             ".mcp.json",
             ".vscode",
             "sub/.github/workflows/x.yml",
+            ".ba\u{17f}hrc",
+            ".pro\u{fb01}le",
+            ".g\u{ad}it/hooks",
+            "git~1/hooks",
+            ".git::$INDEX_ALLOCATION/hooks",
+            "src/HEAD",
+            "AGENTS.md",
+            ".agents/skills/x/SKILL.md",
+            ".cache/skillcell/wasm/x",
         ] {
             assert!(matches!(of(path), Protection::Protected(_)), "{path}");
         }

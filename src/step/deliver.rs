@@ -29,7 +29,7 @@ pub(super) fn collect(
     apply: ApplyChanges,
     audit: &AuditScope,
 ) -> Result<Delivered> {
-    let mounts = workspace.mount_reports(apply, audit)?;
+    let mounts = workspace.mount_reports(apply, audit);
     let collected = workspace.collect(&plan.collect, audit)?;
     let (folder, conflict) = match &plan.output {
         OutputDelivery::InResult => (None, None),

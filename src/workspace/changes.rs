@@ -23,6 +23,9 @@ use crate::policy::{MountMode, MountPoint, Protection};
 
 /// Entries of a writable mount: what changed in it must be known afterwards, so each is looked at twice.
 pub const MAX_MOUNT_ENTRIES: usize = 200_000;
+/// Bits of a mode by which a file runs as its owner or group.
+#[cfg(unix)]
+const SET_ID: u32 = 0o6000;
 /// Folders on the way down.
 const MAX_MOUNT_DEPTH: usize = 128;
 /// Changes listed one by one; the rest are counted.
@@ -43,7 +46,7 @@ pub enum ChangeKind {
 /// One change in a mounted folder.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct MountChange {
-    /// The path below the mount, `/` between parts; bytes that are no UTF-8 are shown as U+FFFD.
+    /// The path below the mount, `/` between parts; a byte that is no UTF-8 is shown as `\xNN`, a backslash as two.
     pub path: String,
     /// What happened.
     pub change: ChangeKind,
@@ -70,6 +73,9 @@ pub struct MountReport {
     pub changes: Vec<MountChange>,
     /// How many there are in all.
     pub changes_total: u64,
+    /// Why the list isn't whole: what the guest made could not all be looked at. Nothing is applied then, and removals are
+    /// not told.
+    pub incomplete: Option<String>,
     /// Paths written to the host's folder from a private copy.
     pub applied: Vec<String>,
     /// Paths that were to be applied and were not, each with the reason.
@@ -80,6 +86,8 @@ pub struct MountReport {
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     entries: BTreeMap<String, Stamp>,
+    /// The first thing that could not be looked at.
+    missed: Option<SkillRuntimeError>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +95,7 @@ struct Stamp {
     kind: EntryKind,
     size: u64,
     executable: bool,
+    set_id: bool,
     /// Number, time of change and time of modification, where the host has them.
     identity: [i64; 5],
 }
@@ -94,7 +103,13 @@ struct Stamp {
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
         let kind = EntryKind::of(metadata.file_type());
-        Self { kind, size: metadata.len(), executable: is_executable(metadata), identity: identity(metadata) }
+        Self {
+            kind,
+            size: metadata.len(),
+            executable: is_executable(metadata),
+            set_id: kind == EntryKind::File && runs_as_its_owner(metadata),
+            identity: identity(metadata),
+        }
     }
 }
 
@@ -102,6 +117,35 @@ impl Stamp {
 fn identity(metadata: &Metadata) -> [i64; 5] {
     use cap_std::fs::MetadataExt;
     [metadata.ino().cast_signed(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()]
+}
+
+#[cfg(unix)]
+fn runs_as_its_owner(metadata: &Metadata) -> bool {
+    cap_std::fs::MetadataExt::mode(metadata) & SET_ID != 0
+}
+
+#[cfg(not(unix))]
+fn runs_as_its_owner(_metadata: &Metadata) -> bool {
+    false
+}
+
+/// Takes from a file the right to run as its owner or group; what to say of it.
+#[cfg(unix)]
+fn take_set_id(root: &Dir, path: &str) -> &'static str {
+    use cap_std::fs::{MetadataExt, Permissions, PermissionsExt};
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let taken = open_below(root, parent.split('/'))
+        .and_then(|folder| open_regular(&folder, name))
+        .and_then(|(file, metadata)| file.set_permissions(Permissions::from_mode(metadata.mode() & 0o7777 & !SET_ID)));
+    match taken {
+        Ok(()) => "it ran as its owner or group, which was taken from it",
+        Err(_) => "it runs as its owner or group, and that could not be taken from it",
+    }
+}
+
+#[cfg(not(unix))]
+fn take_set_id(_root: &Dir, _path: &str) -> &'static str {
+    "it runs as its owner or group"
 }
 
 #[cfg(not(unix))]
@@ -122,13 +166,19 @@ impl Snapshot {
 
     /// Looks at everything in a folder. What disappears meanwhile is left out; what can't be looked into is an error.
     pub(super) fn take(dir: &Dir) -> Result<Self> {
-        let mut snapshot = Self::default();
-        snapshot.folder(dir, "", 0)?;
-        Ok(snapshot)
+        let mut snapshot = Self::of_what_can_be_seen(dir);
+        snapshot.missed.take().map_or(Ok(snapshot), Err)
     }
 
-    fn folder(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<()> {
-        let failed = |path: &str, error: io::Error| {
+    /// The same after a guest: what can't be looked into is noted, and the rest is looked at.
+    fn of_what_can_be_seen(dir: &Dir) -> Self {
+        let mut snapshot = Self::default();
+        snapshot.folder(dir, "", 0);
+        snapshot
+    }
+
+    fn unseen(&mut self, path: &str, error: io::Error) {
+        self.missed.get_or_insert_with(|| {
             SkillRuntimeError::new(
                 ErrorKind::PathDenied,
                 format!(
@@ -137,44 +187,69 @@ impl Snapshot {
                 ),
             )
             .caused_by(error)
-        };
-        let over = |what: String| {
+        });
+    }
+
+    fn over(&mut self, what: &str) {
+        self.missed.get_or_insert_with(|| {
             SkillRuntimeError::new(
                 ErrorKind::LimitExceeded,
                 format!("a mounted folder has {what}; mount a smaller folder, or mount it read-only"),
             )
-        };
+        });
+    }
+
+    fn folder(&mut self, dir: &Dir, path: &str, depth: usize) {
         if depth > MAX_MOUNT_DEPTH {
-            return Err(over(format!("folders deeper than {MAX_MOUNT_DEPTH}")));
+            return self.over(&format!("folders deeper than {MAX_MOUNT_DEPTH}"));
         }
-        for entry in dir.entries().map_err(|error| failed(path, error))? {
-            let entry = entry.map_err(|error| failed(path, error))?;
+        let entries = match dir.entries() {
+            Ok(entries) => entries,
+            Err(error) => return self.unseen(path, error),
+        };
+        for entry in entries {
+            if self.entries.len() >= MAX_MOUNT_ENTRIES {
+                return self.over(&format!("more than {MAX_MOUNT_ENTRIES} entries"));
+            }
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.unseen(path, error),
+            };
             let name = entry.file_name();
-            let shown = name.to_string_lossy();
-            let below = if path.is_empty() { shown.into_owned() } else { format!("{path}/{shown}") };
+            let shown = distinct(&name);
+            let below = if path.is_empty() { shown } else { format!("{path}/{shown}") };
             let metadata = match dir.symlink_metadata(&name) {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed(&below, error)),
+                Err(error) => {
+                    self.unseen(&below, error);
+                    continue;
+                }
             };
             let stamp = Stamp::of(&metadata);
             if stamp.kind == EntryKind::Folder {
                 match dir.open_dir_nofollow(&name) {
-                    Ok(folder) => self.folder(&folder, &below, depth + 1)?,
+                    Ok(folder) => self.folder(&folder, &below, depth + 1),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    Err(error) => return Err(failed(&below, error)),
+                    Err(error) => self.unseen(&below, error),
                 }
                 // A folder's own times change with its entries, which are listed themselves.
                 self.entries.insert(below, Stamp { size: 0, executable: false, identity: [0; 5], ..stamp });
             } else {
                 self.entries.insert(below, stamp);
             }
-            if self.entries.len() > MAX_MOUNT_ENTRIES {
-                return Err(over(format!("more than {MAX_MOUNT_ENTRIES} entries")));
-            }
         }
-        Ok(())
     }
+}
+
+/// A name as text that no other name has: bytes that are no UTF-8, and backslashes, are escaped.
+fn distinct(name: &std::ffi::OsStr) -> String {
+    let mut text = String::new();
+    for chunk in name.as_encoded_bytes().utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
 }
 
 /// Whether changes in private copies go to the host's folders.
@@ -191,30 +266,30 @@ impl Workspace {
     /// What the guest did to the mounts it could write to, and the copying of it to the host where that is wanted. A run
     /// must not be under way.
     ///
-    /// # Errors
-    /// As [`Workspace::stage_mounts`] when a folder can't be looked at any more. What can't be applied is no error: it is in
-    /// the report, and one denial in the audit trail.
-    pub fn mount_reports(&self, apply: ApplyChanges, audit: &AuditScope) -> Result<Vec<MountReport>> {
+    /// What can't be looked at or applied is in the report, and a denial in the audit trail.
+    pub fn mount_reports(&self, apply: ApplyChanges, audit: &AuditScope) -> Vec<MountReport> {
         let reports = self.host_mounts().iter().filter_map(|mount| mount.before.as_ref().map(|before| (mount, before)));
         reports
             .map(|(mount, before)| {
-                let changes = changes_of(mount, before)?;
+                let (changes, missed) = changes_of(mount, before);
                 let mut report = MountReport {
                     guest: mount.guest().clone(),
                     mode: mount.mode(),
                     changes_total: changes.len() as u64,
                     changes: Vec::new(),
+                    incomplete: missed.map(|missed| missed.to_string()),
                     applied: Vec::new(),
                     not_applied: Vec::new(),
                 };
-                if apply == ApplyChanges::OnSuccess && mount.original.is_some() {
+                if let Some(why) = &report.incomplete {
+                    audit.deny(Layer::Files, "changes", mount.guest().as_str(), why);
+                } else if apply == ApplyChanges::OnSuccess && mount.original.is_some() {
                     apply_changes(self, mount, &changes, &mut report, audit);
                 }
                 report.changes = listed(changes);
-                Ok(report)
+                report
             })
-            .collect::<Result<_>>()
-            .map_err(|error: SkillRuntimeError| error.operation("collect"))
+            .collect()
     }
 }
 
@@ -225,15 +300,15 @@ fn listed(mut changes: Vec<MountChange>) -> Vec<MountChange> {
     changes
 }
 
-fn changes_of(mount: &HostMount, before: &Snapshot) -> Result<Vec<MountChange>> {
-    let after = Snapshot::take(mount.dir())?;
+fn changes_of(mount: &HostMount, before: &Snapshot) -> (Vec<MountChange>, Option<SkillRuntimeError>) {
+    let after = Snapshot::of_what_can_be_seen(mount.dir());
     let mut changes = Vec::new();
     let protected = |path: &str| match mount.protection_on_host(path.split('/')) {
         Protection::Protected(why) => Some(why),
         Protection::Free | Protection::Above => None,
     };
     for (path, stamp) in &before.entries {
-        if !after.entries.contains_key(path) {
+        if after.missed.is_none() && !after.entries.contains_key(path) {
             changes.push(MountChange {
                 path: path.clone(),
                 change: ChangeKind::Removed,
@@ -259,11 +334,11 @@ fn changes_of(mount: &HostMount, before: &Snapshot) -> Result<Vec<MountChange>> 
             size: file.then_some(stamp.size),
             sha256: if file { digest(mount.dir(), path) } else { None },
             executable: file && stamp.executable,
-            protected: protected(path),
+            protected: if stamp.set_id { Some(take_set_id(mount.dir(), path)) } else { protected(path) },
         });
     }
     changes.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(changes)
+    (changes, after.missed)
 }
 
 /// The digest of a file, unless it is too large or gone.
@@ -349,6 +424,9 @@ fn apply_file(
         if hashed.sha256 != *sha256 {
             return Err(io::Error::other("it changed while it was applied"));
         }
+        if let Ok(old) = folder.symlink_metadata(name) {
+            keep_owner_and_rights(&file, &old, change.executable)?;
+        }
         file.sync_all()?;
         folder.rename(&temporary, &folder, name)
     });
@@ -357,4 +435,27 @@ fn apply_file(
         let _ = folder.remove_file(&temporary);
         said(error)
     })
+}
+
+/// Gives a file the owner and the rights of the one whose place it takes; who may execute it follows the guest.
+#[cfg(unix)]
+fn keep_owner_and_rights(file: &cap_std::fs::File, old: &Metadata, executable: bool) -> io::Result<()> {
+    use cap_std::fs::{MetadataExt, Permissions, PermissionsExt};
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        let (user, group) = (rustix::fs::Uid::from_raw(old.uid()), rustix::fs::Gid::from_raw(old.gid()));
+        rustix::fs::fchown(file, Some(user), Some(group))?;
+    }
+    let mode = old.mode() & 0o777;
+    let mode = match (executable, mode & 0o111 != 0) {
+        (true, false) => mode | (mode & 0o444) >> 2,
+        (false, true) => mode & !0o111,
+        (true, true) | (false, false) => mode,
+    };
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn keep_owner_and_rights(_file: &cap_std::fs::File, _old: &Metadata, _executable: bool) -> io::Result<()> {
+    Ok(())
 }

@@ -51,7 +51,7 @@ pub(crate) use ledger::Outside;
 pub use mounts::HostMount;
 #[cfg(all(feature = "ownership", target_os = "linux"))]
 pub(crate) use mounts::mount_points;
-pub use private_dir::{PrivateDir, read_whole};
+pub use private_dir::{PrivateDir, private_home, read_whole};
 pub use root::Workspace;
 pub use stage::{Input, InputSource, MAX_INPUTS, MountSupport, ReadOnlyMount};
 pub use store::{StoredTree, TreeBuilder, TreeStore};

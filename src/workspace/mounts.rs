@@ -12,6 +12,7 @@ use cap_std::fs::Dir;
 
 use super::changes::Snapshot;
 use super::host_tree::{HostTree, open_error};
+use super::private_dir::{PRIVATE_MARK, private_home};
 use super::root::Workspace;
 use super::stage::copy_tree;
 use super::transfer::CreateMode;
@@ -146,6 +147,16 @@ impl Workspace {
                 ),
             ));
         }
+        if request.mode != MountMode::ReadOnly && holds_private_folders(path)? {
+            return Err(SkillRuntimeError::new(
+                ErrorKind::PathDenied,
+                format!(
+                    "'{}' is, holds or lies in a folder of skillcell's own, whose content is trusted; mount another folder, \
+                     or mount it read-only",
+                    path.display()
+                ),
+            ));
+        }
         if let Protection::Protected(why) = mount.protection([]) {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PathDenied,
@@ -156,7 +167,22 @@ impl Workspace {
                 ),
             ));
         }
-        let snapshot = |dir: &Dir| Snapshot::take(dir).map_err(|error| error.with("mount", request.guest.as_str()));
+        let snapshot = |dir: &Dir| {
+            let snapshot = Snapshot::take(dir).map_err(|error| error.with("mount", request.guest.as_str()))?;
+            let private = snapshot.kinds().find(|(name, _)| name.rsplit('/').next() == Some(PRIVATE_MARK));
+            match private {
+                None => Ok(snapshot),
+                Some((found, _)) => Err(SkillRuntimeError::new(
+                    ErrorKind::PathDenied,
+                    format!(
+                        "'{}' holds a folder of skillcell's own ('{}' marks it), whose content is trusted; mount another \
+                         folder, or mount it read-only",
+                        path.display(),
+                        found.escape_debug()
+                    ),
+                )),
+            }
+        };
         match request.mode {
             MountMode::ReadOnly => {}
             MountMode::ReadWrite | MountMode::ReadWriteWithoutDelete => mount.before = Some(snapshot(&mount.dir)?),
@@ -175,6 +201,23 @@ impl Workspace {
         }
         Ok(mount)
     }
+}
+
+/// Whether a folder is, holds or lies in the place of this user's private folders, there or not, or lies in another private
+/// folder. (One that it holds elsewhere is met when it is looked through.)
+fn holds_private_folders(path: &Path) -> Result<bool> {
+    let real = std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error))?;
+    if real.ancestors().any(|above| above.join(PRIVATE_MARK).symlink_metadata().is_ok()) {
+        return Ok(true);
+    }
+    let Some(home) = private_home() else { return Ok(false) };
+    // Links are followed as far as something is there.
+    let there = home.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+    let home = match there {
+        Some((above, real)) => real.join(home.strip_prefix(above).unwrap_or(&home)),
+        None => home,
+    };
+    Ok(home.starts_with(&real) || real.starts_with(&home))
 }
 
 /// The last components of a folder's real path, top first.

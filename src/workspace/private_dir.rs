@@ -13,6 +13,18 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
+/// An empty file in every private folder: what holds one is never shown to a guest for writing.
+pub(super) const PRIVATE_MARK: &str = ".skillcell-private";
+
+/// Where this user's private folders lie unless the caller names others: `$XDG_CACHE_HOME/skillcell`, or
+/// `~/.cache/skillcell`; nothing where there is neither. It need not be there yet.
+#[must_use]
+pub fn private_home() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("skillcell"))
+}
+
 /// A folder that only this user can write to.
 #[derive(Debug)]
 pub struct PrivateDir {
@@ -49,6 +61,10 @@ impl PrivateDir {
         }
         let opened = Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real };
         opened.sweep();
+        // By which a folder that holds this one is known, wherever it lies.
+        if opened.dir.symlink_metadata(PRIVATE_MARK).is_err() {
+            opened.dir.write(PRIVATE_MARK, b"").map_err(failed)?;
+        }
         Ok(opened)
     }
 
@@ -134,6 +150,7 @@ impl PrivateDir {
         let Ok(entries) = self.dir.entries() else { return };
         let mut files: Vec<_> = entries
             .filter_map(std::result::Result::ok)
+            .filter(|entry| entry.file_name() != PRIVATE_MARK)
             .filter_map(|entry| {
                 let metadata = entry.metadata().ok().filter(cap_std::fs::Metadata::is_file)?;
                 let used = metadata.accessed().or_else(|_| metadata.modified()).ok()?;

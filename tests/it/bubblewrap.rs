@@ -412,7 +412,8 @@ async fn what_cannot_be_run_says_so_and_names_no_place_of_the_host() {
 #[tokio::test]
 async fn files_of_a_guest_never_belong_to_root() {
     let prepared = prepared().await;
-    lines(&prepared.shell("echo x > /workspace/out/f; chmod 4777 /workspace/out/f").await);
+    lines(&prepared.shell("echo x > /workspace/out/f; chmod 777 /workspace/out/f").await);
+    assert!(!prepared.shell("chmod 4777 /workspace/out/f").await.success());
     let file = prepared.workspace.ambient_root().join("out/f");
     assert_ne!(std::fs::symlink_metadata(file).unwrap().uid(), 0);
 }

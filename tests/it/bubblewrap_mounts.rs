@@ -169,7 +169,7 @@ async fn a_protected_name_that_was_not_there_is_listed_first() {
     allowed(&prepared, &["os.makedirs('new/.git/hooks')", "open('new/.git/hooks/pre-commit', 'w')"]).await;
     allowed(&prepared, &["open('second-name', 'w').write('changed')"]).await;
     assert_eq!(read(outside.path(), "outside").as_deref(), Some("changed"), "a second name is the file");
-    let reports = prepared.workspace.mount_reports(ApplyChanges::Never, prepared.handle.audit()).unwrap();
+    let reports = prepared.workspace.mount_reports(ApplyChanges::Never, prepared.handle.audit());
     let [report] = &reports[..] else { panic!("{reports:?}") };
     let listed: Vec<(&str, bool)> =
         report.changes.iter().map(|change| (change.path.as_str(), change.protected.is_some())).collect();
@@ -247,7 +247,7 @@ async fn a_private_copy_is_the_guests_and_its_changes_are_listed() {
     )
     .await;
     assert_eq!(read(host.path(), "f").as_deref(), Some("old"));
-    let reports = prepared.workspace.mount_reports(ApplyChanges::OnSuccess, prepared.handle.audit()).unwrap();
+    let reports = prepared.workspace.mount_reports(ApplyChanges::OnSuccess, prepared.handle.audit());
     let mut paths: Vec<&str> = reports[0].changes.iter().map(|change| change.path.as_str()).collect();
     paths.sort_unstable();
     assert_eq!(paths, ["d", "f", "sub/.git/hooks/pre-commit", "sub/g"]);
@@ -295,5 +295,35 @@ async fn an_ordinary_user_gets_the_same() {
         return;
     }
     let text = crate::ordinary_user::tests_of("bubblewrap_mounts");
-    assert!(text.contains("test result: ok. 6 passed"), "{text}");
+    assert!(text.contains("test result: ok. 7 passed"), "{text}");
+}
+
+#[tokio::test]
+async fn no_file_can_be_made_to_run_as_its_owner() {
+    let host = folder();
+    let prepared = with(host.path(), MountMode::ReadWrite).await;
+    refused(
+        &prepared,
+        &[
+            "open('s', 'w').close(); os.chmod('s', 0o4755)",
+            "os.chmod('f', 0o2755)",
+            "os.fchmod(os.open('f', os.O_RDONLY), 0o6755)",
+            "os.close(os.open('made', os.O_CREAT | os.O_WRONLY, 0o4755))",
+            "os.mknod('node', 0o104755)",
+        ],
+    )
+    .await;
+    allowed(
+        &prepared,
+        &[
+            "os.chmod('f', 0o755)",
+            "os.fchmod(os.open('f', os.O_RDONLY), 0o1644)",
+            "os.close(os.open('plain', os.O_CREAT | os.O_WRONLY, 0o755))",
+        ],
+    )
+    .await;
+    for entry in fs::read_dir(host.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o4000, 0, "{:?}", entry.path());
+    }
 }

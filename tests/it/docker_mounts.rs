@@ -56,7 +56,7 @@ async fn a_writable_folder_is_the_hosts_own_and_its_changes_are_listed() {
     let prepared = mounted(host.path(), MountMode::ReadWrite).prepare().await;
     prepared.output("echo new >/data/here/file && mkdir /data/here/sub && echo x >/data/here/sub/added").await;
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "new\n");
-    let reports = prepared.workspace.mount_reports(ApplyChanges::Never, prepared.handle.audit()).unwrap();
+    let reports = prepared.workspace.mount_reports(ApplyChanges::Never, prepared.handle.audit());
     let changes: Vec<(&str, ChangeKind)> =
         reports[0].changes.iter().map(|change| (change.path.as_str(), change.change)).collect();
     assert_eq!(changes, [("file", ChangeKind::Changed), ("sub", ChangeKind::Added), ("sub/added", ChangeKind::Added)]);
@@ -70,7 +70,7 @@ async fn a_private_copy_can_be_written_to_whomever_the_folder_belongs_to() {
     let prepared = mounted(host.path(), MountMode::CopyOnWrite).prepare().await;
     prepared.output("echo new >/data/here/file && echo x >/data/here/added").await;
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "old\n");
-    let reports = prepared.workspace.mount_reports(ApplyChanges::OnSuccess, prepared.handle.audit()).unwrap();
+    let reports = prepared.workspace.mount_reports(ApplyChanges::OnSuccess, prepared.handle.audit());
     assert_eq!(reports[0].applied, ["added", "file"]);
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "new\n");
     prepared.cleanup().await;

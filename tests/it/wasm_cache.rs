@@ -66,6 +66,7 @@ fn entries(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths
         .filter(|path| path.extension().is_none_or(|extension| extension != "seal"))
+        .filter(|path| !path.ends_with(".skillcell-private"))
         .map(|path| (path.clone(), read_host(&path)))
         .collect()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use skillcell::ErrorKind;
 use skillcell::audit::{AuditScope, Layer, MemorySink, RunId};
 use skillcell::policy::{MountMode, MountRequest, Protection};
-use skillcell::workspace::{ApplyChanges, ChangeKind, MountReport, Workspace};
+use skillcell::workspace::{ApplyChanges, ChangeKind, MountReport, PrivateDir, Workspace, private_home};
 
 /// A host folder with some files, and a workspace that mounts it.
 struct Setup {
@@ -47,7 +47,7 @@ impl Setup {
     }
 
     fn report(&self, apply: ApplyChanges) -> MountReport {
-        let mut reports = self.workspace.mount_reports(apply, &self.audit).unwrap();
+        let mut reports = self.workspace.mount_reports(apply, &self.audit);
         assert_eq!(reports.len(), 1);
         reports.remove(0)
     }
@@ -180,9 +180,7 @@ fn a_writable_mount_is_the_hosts_own_and_its_changes_are_listed() {
     let mount = &setup.workspace.host_mounts()[0];
     assert!(matches!(mount.protection([".git", "hooks", "x"]), Protection::Protected(_)));
     assert_eq!(mount.protection(["src", "x"]), Protection::Free);
-    assert!(
-        Setup::new(MountMode::ReadOnly).workspace.mount_reports(ApplyChanges::Never, &setup.audit).unwrap().is_empty()
-    );
+    assert!(Setup::new(MountMode::ReadOnly).workspace.mount_reports(ApplyChanges::Never, &setup.audit).is_empty());
 }
 
 #[test]
@@ -202,4 +200,85 @@ fn what_cannot_be_mounted_is_refused_before_anything_runs() {
     for never in ["/", "/proc", "/run", "/dev/shm"] {
         assert_eq!(kind(never, MountMode::ReadOnly), Err(ErrorKind::PathDenied), "{never}");
     }
+}
+
+#[test]
+fn folders_of_our_own_are_never_writable() {
+    let (host, parent) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let private = host.path().join("a/cache");
+    PrivateDir::open(&private).unwrap();
+    fs::create_dir(private.join("inner")).unwrap();
+    let mut workspace = Workspace::create_in(parent.path(), RunId::random().unwrap()).unwrap();
+    let mut kind =
+        |path: &Path, mode| workspace.stage_mounts(&[request(path, mode)]).map(drop).map_err(|error| error.kind());
+    for mode in [MountMode::ReadWrite, MountMode::ReadWriteWithoutDelete, MountMode::CopyOnWrite] {
+        for path in [host.path(), &private, &private.join("inner")] {
+            assert_eq!(kind(path, mode), Err(ErrorKind::PathDenied), "{} {mode}", path.display());
+        }
+        assert_eq!(kind(parent.path(), MountMode::ReadOnly), Ok(()));
+    }
+    assert_eq!(kind(host.path(), MountMode::ReadOnly), Ok(()));
+    // The usual place counts before anything is there.
+    if let Some(home) = private_home() {
+        let above = home.ancestors().find(|above| above.is_dir()).unwrap();
+        assert_eq!(kind(above, MountMode::ReadWrite), Err(ErrorKind::PathDenied), "{}", above.display());
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_leaves_the_rest_listed_and_nothing_applied() {
+    let setup = Setup::new(MountMode::CopyOnWrite);
+    setup.guest();
+    let mut dir = setup.workspace.host_mounts()[0].dir().try_clone().unwrap();
+    for _ in 0..200 {
+        dir.create_dir("d").unwrap();
+        dir = dir.open_dir("d").unwrap();
+    }
+    let report = setup.report(ApplyChanges::OnSuccess);
+    assert!(report.incomplete.unwrap().contains("folders deeper than 128"));
+    assert!(report.applied.is_empty());
+    let listed: Vec<&str> = report.changes.iter().map(|change| change.path.as_str()).collect();
+    assert!(listed.contains(&"made/added") && listed.contains(&"sub/changed"), "{listed:?}");
+    assert_eq!(setup.denials().len(), 1);
+    assert_eq!(setup.read("sub/changed").unwrap(), "old");
+}
+
+#[cfg(unix)]
+#[test]
+fn applying_keeps_owner_and_rights_and_no_file_runs_as_its_owner() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    let host = tempfile::tempdir().unwrap();
+    let (parent, secret) = (tempfile::tempdir().unwrap(), host.path().join("secret"));
+    fs::write(&secret, "old").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let run = RunId::random().unwrap();
+    let audit = AuditScope::new(run, "test", Arc::new(MemorySink::default()));
+    let mut workspace = Workspace::create_in(parent.path(), run).unwrap();
+    workspace.stage_mounts(&[request(host.path(), MountMode::CopyOnWrite)]).unwrap();
+    workspace.host_mounts()[0].dir().write("secret", "new").unwrap();
+    assert_eq!(workspace.mount_reports(ApplyChanges::OnSuccess, &audit)[0].applied, ["secret"]);
+    assert_eq!((mode(&secret), fs::read_to_string(&secret).unwrap().as_str()), (0o600, "new"));
+
+    let setup = Setup::new(MountMode::ReadWrite);
+    let shell = setup.host.path().join("shell");
+    fs::write(&shell, "x").unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o6755)).unwrap();
+    let report = setup.report(ApplyChanges::Never);
+    assert_eq!(mode(&shell), 0o755);
+    assert_eq!(report.changes[0].protected, Some("it ran as its owner or group, which was taken from it"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_no_text_are_told_apart() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let setup = Setup::new(MountMode::ReadWrite);
+    for name in [&b"a\xff"[..], b"a\xfe", b"a\\xfe"] {
+        fs::write(setup.host.path().join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    let report = setup.report(ApplyChanges::Never);
+    let listed: Vec<&str> = report.changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(listed, ["a\\\\xfe", "a\\xfe", "a\\xff"]);
 }

@@ -76,8 +76,13 @@ const DENIED: &[c_long] = &[
 ];
 
 /// Calls that seem not to exist.
-const ABSENT: &[c_long] =
-    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const ABSENT: &[c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_openat2,
+];
 
 /// Flags of `clone` that make a namespace.
 const NAMESPACE_FLAGS: [libc::c_int; 7] = [
@@ -89,6 +94,13 @@ const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
     libc::CLONE_NEWCGROUP,
 ];
+
+/// Bits of a mode by which a file runs as its owner or group.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+/// Flags with which `open` looks at the mode: `O_CREAT`, and what `O_TMPFILE` adds to `O_DIRECTORY`.
+const CREATING: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
+/// The same number on every architecture; libc doesn't have it everywhere.
+const SYS_FCHMODAT2: c_long = 452;
 
 /// `socket`: the bits of the type that aren't flags.
 const SOCKET_TYPE: u64 = 0xf;
@@ -150,6 +162,7 @@ type Rules = std::result::Result<Vec<SeccompRule>, seccompiler::BackendError>;
 
 fn denied_rules() -> std::result::Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
     let mut rules: Vec<(c_long, Vec<SeccompRule>)> = DENIED.iter().map(|call| (*call, vec![])).collect();
+    rules.extend(set_id_rules()?);
     rules.push((libc::SYS_clone, clone_rules()?));
     rules.push((libc::SYS_socket, socket_rules()?));
     rules.push((libc::SYS_ioctl, ioctl_rules()?));
@@ -160,6 +173,33 @@ fn denied_rules() -> std::result::Result<Vec<(c_long, Vec<SeccompRule>)>, seccom
     rules.push((libc::SYS_execveat, vec![SeccompRule::new(vec![by_descriptor])?]));
     #[cfg(target_arch = "x86_64")]
     rules.extend([(libc::SYS_iopl, vec![]), (libc::SYS_ioperm, vec![]), (libc::SYS_modify_ldt, vec![])]);
+    Ok(rules)
+}
+
+/// No file that runs as its owner: in a folder of the host it would be there for everybody. `openat2`, whose mode lies
+/// behind a pointer, seems not to exist.
+fn set_id_rules() -> std::result::Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    let has = |argument: u8, bits: u64| SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(bits), bits);
+    let with_mode =
+        |mode: u8| -> Rules { SET_ID.into_iter().map(|bit| SeccompRule::new(vec![has(mode, bit)?])).collect() };
+    let creating = |flags: u8, mode: u8| -> Rules {
+        let pairs = SET_ID.into_iter().flat_map(|bit| CREATING.map(|flag| (bit, flag)));
+        pairs.map(|(bit, flag)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bit)?])).collect()
+    };
+    let mut rules = vec![
+        (libc::SYS_fchmod, with_mode(1)?),
+        (libc::SYS_fchmodat, with_mode(2)?),
+        (SYS_FCHMODAT2, with_mode(2)?),
+        (libc::SYS_mknodat, with_mode(2)?),
+        (libc::SYS_openat, creating(2, 3)?),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([
+        (libc::SYS_chmod, with_mode(1)?),
+        (libc::SYS_creat, with_mode(1)?),
+        (libc::SYS_mknod, with_mode(1)?),
+        (libc::SYS_open, creating(1, 2)?),
+    ]);
     Ok(rules)
 }
 

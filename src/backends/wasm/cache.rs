@@ -15,7 +15,7 @@ use wasmtime::Module;
 use wasmtime::component::Component;
 
 use crate::error::Result;
-use crate::workspace::{PrivateDir, read_whole};
+use crate::workspace::{PrivateDir, private_home, read_whole};
 
 /// Changes with the layout of an entry.
 const FORMAT: &[u8] = b"skillcell compiled code 1\n";
@@ -164,7 +164,5 @@ fn entry_digest(key: &str, code: &[u8]) -> blake3::Hash {
 
 /// `$XDG_CACHE_HOME/skillcell/wasm`, or `~/.cache/skillcell/wasm`; nothing where there is neither.
 fn default_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("skillcell").join("wasm"))
+    Some(private_home()?.join("wasm"))
 }

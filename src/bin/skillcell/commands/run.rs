@@ -444,6 +444,9 @@ fn report_mount(mount: &MountReport) {
     if unlisted > 0 {
         terminal::note(&format!("{unlisted} more change(s) in {}; --json lists them", mount.guest));
     }
+    if let Some(why) = &mount.incomplete {
+        terminal::note(&format!("the list of changes in {} isn't whole: {why}", mount.guest));
+    }
     for (path, why) in mount.not_applied.iter().take(LISTED) {
         terminal::note(&format!("not applied: {}/{} {why}", mount.guest, path.escape_debug()));
     }
