@@ -13,7 +13,7 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use crate::error::{ErrorKind, Result, SkillRuntimeError};
 
-/// An empty file in every private folder: what holds one is never shown to a guest for writing.
+/// An empty file in every private folder that lies in no other: what holds one is never shown to a guest for writing.
 pub(super) const PRIVATE_MARK: &str = ".skillcell-private";
 
 /// Where this user's private folders lie unless the caller names others: `$XDG_CACHE_HOME/skillcell`, or
@@ -61,8 +61,8 @@ impl PrivateDir {
         }
         let opened = Self { dir: Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?, path: real };
         opened.sweep();
-        // By which a folder that holds this one is known, wherever it lies.
-        if opened.dir.symlink_metadata(PRIVATE_MARK).is_err() {
+        // By which a folder that holds this one is known, wherever it lies. One in a private folder is known by that.
+        if !opened.path.ancestors().any(|above| above.join(PRIVATE_MARK).symlink_metadata().is_ok()) {
             opened.dir.write(PRIVATE_MARK, b"").map_err(failed)?;
         }
         Ok(opened)
