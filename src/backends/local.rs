@@ -87,9 +87,7 @@ impl SkillRuntime for LocalRuntime {
         workspace: Arc<Workspace>,
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
-        self.check_config(context.config)?;
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = self.admit(context)?;
         if let Some(missing) = child::missing_kernel_support() {
             return Err(SkillRuntimeError::new(
                 ErrorKind::Unavailable,

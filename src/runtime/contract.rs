@@ -34,6 +34,17 @@ pub trait SkillRuntime: Send + Sync {
         assess_runtime_enforcement(self.name(), &self.capabilities(), policy)
     }
 
+    /// Asks again what the flow asked before it came here, for callers that didn't: `prepare` begins with it.
+    ///
+    /// # Errors
+    /// As [`check_config`](Self::check_config) and [`EnforcementReport::gate`].
+    fn admit(&self, context: &PrepareContext<'_>) -> Result<EnforcementReport> {
+        self.check_config(context.config)?;
+        let report = self.enforcement(context.policy);
+        report.gate()?;
+        Ok(report)
+    }
+
     /// Whether it can show host folders read-only inside `/workspace/in`. Where it can't, they are copied: the guest
     /// sees the same, at another cost.
     fn mount_support(&self) -> MountSupport {

@@ -31,7 +31,7 @@ use crate::packages::{
 use crate::policy::{EnforcementMode, EnvVars, Isolation, Limits, NetworkPolicy, OutMode, SandboxPolicy};
 use crate::runtime::{Availability, RuntimeConfig, RuntimeRegistry, SkillRuntime};
 use crate::skill::{MAX_ARCHIVE_BYTES, MAX_SCANNED_BYTES, SkillSource, VerifiedSkill, script_metadata};
-use crate::workspace::{Area, HostTree, Workspace, host_file_exists};
+use crate::workspace::{Area, HostTree, Workspace, host_file_exists, private_home};
 
 /// Choosing, fetching or compiling may take this long: a slow network, a large package, an interpreter that has to be
 /// compiled first.
@@ -64,9 +64,7 @@ struct Wanted {
 
 /// The folder of installed packages of this user.
 pub(super) fn default_cache() -> PathBuf {
-    let named = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || std::env::home_dir().map(|home| home.join(".cache"));
-    named.or_else(home).unwrap_or_else(std::env::temp_dir).join("skillcell").join("packages")
+    private_home().unwrap_or_else(|| std::env::temp_dir().join("skillcell")).join("packages")
 }
 
 /// Installs what the plan asks for. `scripts` are the Python files that may run, for what they say they need.

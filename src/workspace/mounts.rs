@@ -117,27 +117,27 @@ impl Workspace {
         &self.host_mounts
     }
 
-    /// Whether a folder of the host holds this workspace, or lies in it.
-    fn shares_a_tree_with(&self, path: &Path) -> Result<bool> {
-        let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error));
-        let (theirs, ours) = (real(path)?, real(self.ambient_root())?);
-        Ok(ours.starts_with(&theirs) || theirs.starts_with(&ours))
+    /// Whether a folder of the host (its real path) holds this workspace, or lies in it.
+    fn shares_a_tree_with(&self, real: &Path) -> Result<bool> {
+        let ours = real_path(self.ambient_root())?;
+        Ok(ours.starts_with(real) || real.starts_with(&ours))
     }
 
     fn stage_mount(&self, index: usize, request: &MountRequest) -> Result<HostMount> {
         let path = &request.host;
         let dir =
             Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| open_error(path, "folder", error))?;
+        let real = real_path(path)?;
         let mut mount = HostMount {
             guest: request.guest.clone(),
             mode: request.mode,
             dir,
             original: None,
             before: None,
-            above: names_above(path)?,
+            above: names_above(path, &real)?,
             host: path.clone(),
         };
-        if request.mode.writes_to_host() && self.shares_a_tree_with(path)? {
+        if request.mode.writes_to_host() && self.shares_a_tree_with(&real)? {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PathDenied,
                 format!(
@@ -147,7 +147,7 @@ impl Workspace {
                 ),
             ));
         }
-        if request.mode != MountMode::ReadOnly && holds_private_folders(path)? {
+        if request.mode != MountMode::ReadOnly && holds_private_folders(&real) {
             return Err(SkillRuntimeError::new(
                 ErrorKind::PathDenied,
                 format!(
@@ -203,26 +203,29 @@ impl Workspace {
     }
 }
 
-/// Whether a folder is, holds or lies in the place of this user's private folders, there or not, or lies in another private
+/// A folder's path without links.
+fn real_path(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error))
+}
+
+/// Whether a folder (its real path) is, holds or lies in the place of this user's private folders, there or not, or lies in another private
 /// folder. (One that it holds elsewhere is met when it is looked through.)
-fn holds_private_folders(path: &Path) -> Result<bool> {
-    let real = std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error))?;
+fn holds_private_folders(real: &Path) -> bool {
     if real.ancestors().any(|above| above.join(PRIVATE_MARK).symlink_metadata().is_ok()) {
-        return Ok(true);
+        return true;
     }
-    let Some(home) = private_home() else { return Ok(false) };
+    let Some(home) = private_home() else { return false };
     // Links are followed as far as something is there.
     let there = home.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
     let home = match there {
-        Some((above, real)) => real.join(home.strip_prefix(above).unwrap_or(&home)),
+        Some((above, there)) => there.join(home.strip_prefix(above).unwrap_or(&home)),
         None => home,
     };
-    Ok(home.starts_with(&real) || real.starts_with(&home))
+    home.starts_with(real) || real.starts_with(&home)
 }
 
 /// The last components of a folder's real path, top first.
-fn names_above(path: &Path) -> Result<Vec<String>> {
-    let real = std::fs::canonicalize(path).map_err(|error| open_error(path, "folder", error))?;
+fn names_above(path: &Path, real: &Path) -> Result<Vec<String>> {
     if real.parent().is_none() || NEVER.iter().any(|never| real.starts_with(never)) {
         return Err(SkillRuntimeError::new(
             ErrorKind::PathDenied,

@@ -17,11 +17,13 @@ use crate::error::{ErrorKind, Result, SkillRuntimeError};
 pub(super) const PRIVATE_MARK: &str = ".skillcell-private";
 
 /// Where this user's private folders lie unless the caller names others: `$XDG_CACHE_HOME/skillcell`, or
-/// `~/.cache/skillcell`; nothing where there is neither. It need not be there yet.
+/// `~/.cache/skillcell`; nothing where there is neither. It need not be there yet. What keeps such a folder and what keeps
+/// guests out of it both ask here.
 #[must_use]
 pub fn private_home() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".cache"));
+    let base = named.or_else(home)?;
     Some(base.join("skillcell"))
 }
 

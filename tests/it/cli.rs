@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// Prints `hello` on stdout and `oops` on stderr, then exits with 3.
-const HELLO_WAT: &str = r#"(module
+pub(crate) const HELLO_WAT: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
   (memory (export "memory") 1)
@@ -27,7 +27,7 @@ const HELLO_WAT: &str = r#"(module
     (call $say (i32.const 1) (i32.const 64) (i32.const 6))
     (call $say (i32.const 2) (i32.const 96) (i32.const 5))
     (call $exit (i32.const 3))))"#;
-const LOOP_WAT: &str = r#"(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))"#;
+pub(crate) const LOOP_WAT: &str = r#"(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))"#;
 
 struct Run {
     folder: tempfile::TempDir,

@@ -14,26 +14,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::cli::{HELLO_WAT, LOOP_WAT};
 use crate::http_server::{Reply, Server};
 
 /// Well formed, and nobody's.
 const KEY: &str = "sk-synthetic-hunter2-hunter2";
-/// Prints `hello`, then says `oops` on stderr, then exits with 3.
-const HELLO_WAT: &str = r#"(module
-  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-  (memory (export "memory") 1)
-  (data (i32.const 64) "hello\n")
-  (data (i32.const 96) "oops\n")
-  (func $say (param $fd i32) (param $at i32) (param $len i32)
-    (i32.store (i32.const 0) (local.get $at))
-    (i32.store (i32.const 4) (local.get $len))
-    (drop (call $write (local.get $fd) (i32.const 0) (i32.const 1) (i32.const 8))))
-  (func (export "_start")
-    (call $say (i32.const 1) (i32.const 64) (i32.const 6))
-    (call $say (i32.const 2) (i32.const 96) (i32.const 5))
-    (call $exit (i32.const 3))))"#;
-const LOOP_WAT: &str = r#"(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))"#;
 
 struct Scene {
     folder: tempfile::TempDir,

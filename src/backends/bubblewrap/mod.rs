@@ -123,9 +123,7 @@ impl SkillRuntime for BubblewrapRuntime {
         workspace: Arc<Workspace>,
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
-        self.check_config(context.config)?;
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = self.admit(context)?;
         let state = State::prepare(&workspace, context).await.map_err(|error| error.operation("prepare"))?;
         let landlock = state.landlock.describe();
         context.audit.allow(Layer::Runtime, "prepare", NAME, &format!("landlock {landlock}"))?;

@@ -101,8 +101,7 @@ impl SkillRuntime for DockerRuntime {
         workspace: Arc<Workspace>,
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = self.admit(context)?;
         prepare::prepare(&connect::address_of_process(), report, workspace, context)
             .await
             .map_err(|error| error.operation("prepare"))

@@ -138,9 +138,7 @@ impl SkillRuntime for FirejailRuntime {
         workspace: Arc<Workspace>,
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
-        self.check_config(context.config)?;
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = self.admit(context)?;
         let state = State::prepare(&workspace, context.policy).await.map_err(|error| error.operation("prepare"))?;
         context.audit.allow(Layer::Runtime, "prepare", NAME, "the self-test held")?;
         let handle = SkillRuntimeHandle::new(report, context.policy, workspace, context.audit.clone(), state);

@@ -114,9 +114,7 @@ impl SkillRuntime for WasmRuntime {
         workspace: Arc<Workspace>,
         context: &PrepareContext<'_>,
     ) -> Result<SkillRuntimeHandle> {
-        self.check_config(context.config)?;
-        let report = self.enforcement(context.policy);
-        report.gate()?;
+        let report = self.admit(context)?;
         let prepared = Prepared {
             workspace: workspace.clone(),
             cache: compile_cache(context.config)?,

@@ -11,7 +11,7 @@ use skillcell::skill::{
     AgentSkillSource, HttpFetcher, LoadedSkill, LockedSkill, MAX_LOCK_BYTES, MAX_SCANNED_BYTES, ManifestMode,
     ResolvedSkill, SkillLock, SkillResolver, TrustPolicy, VerifiedSkill, default_search_paths, script_metadata,
 };
-use skillcell::workspace::{host_file_exists, read_host_file, write_host_file};
+use skillcell::workspace::{host_file_exists, private_home, read_host_file, write_host_file};
 use skillcell::{ErrorKind, Result, SkillRuntimeError};
 
 use crate::{exit, terminal};
@@ -88,13 +88,8 @@ pub(crate) fn resolver() -> Result<SkillResolver> {
     let home = std::env::home_dir();
     let project = std::env::current_dir()
         .map_err(|error| SkillRuntimeError::backend("this folder can't be found; change into another", error))?;
-    let cache = match (std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()), &home) {
-        (Some(cache), _) => PathBuf::from(cache),
-        (None, Some(home)) => home.join(".cache"),
-        (None, None) => std::env::temp_dir(),
-    };
-    let mut resolver =
-        SkillResolver::local(default_search_paths(&project, home.as_deref()), cache.join("skillcell").join("skills"));
+    let cache = private_home().unwrap_or_else(|| std::env::temp_dir().join("skillcell"));
+    let mut resolver = SkillResolver::local(default_search_paths(&project, home.as_deref()), cache.join("skills"));
     resolver.fetcher = Some(Arc::new(HttpFetcher::new()?));
     Ok(resolver)
 }
